@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// Leaving is not cancelling, and says so.
+func TestInterruptedSubmit(t *testing.T) {
+	w := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)[:5]}}
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := session{args: []string{"submit", "-"}, stdin: seaHCL, address: start(t, w)}
+	out := &trigger{word: "running", pull: interrupt}
+	var errOut bytes.Buffer
+	term := &terminal{
+		in: strings.NewReader(s.stdin), out: out, err: &errOut, now: func() time.Time { return clock },
+		width: func() int { return 0 }, getenv: func(string) string { return s.address },
+	}
+	code := run(ctx, term, s.args)
+	compare(t, "submit-interrupted", transcript(s, code, out.String(), errOut.String()))
+}
+
+// trigger pulls once it has been written a word.
+type trigger struct {
+	bytes.Buffer
+	word string
+	pull func()
+}
+
+func (w *trigger) Write(b []byte) (int, error) {
+	n, err := w.Buffer.Write(b)
+	if strings.Contains(w.String(), w.word) {
+		w.pull()
+	}
+	return n, err
+}
+
+func TestSeveralGangsAreFollowedAtOnce(t *testing.T) {
+	w := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded), "lake": life("lake", gang.Failed)}}
+	src := seaHCL + strings.Replace(seaHCL, "sea", "lake", 1)
+	code, out, errOut := play(t.Context(), session{args: []string{"submit", "-"}, stdin: src, address: start(t, w)})
+	if code != exitRefused || errOut != "" {
+		t.Errorf("exit %d, %s", code, errOut)
+	}
+	for _, want := range []string{"==> sea-00000000 succeeded", "==> lake-00000000 failed", "    lake-00000000    +2m10s  running\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+}
+
+// A stream that breaks off is opened again, until the gang has ended.
+func TestBrokenStreamGoesOn(t *testing.T) {
+	w := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
+	w.broken.Store(1)
+	code, out, errOut := play(t.Context(), session{args: []string{"submit", "-"}, stdin: seaHCL, address: start(t, w)})
+	if code != exitOK || strings.Count(out, "succeeded") != 1 || w.broken.Load() > 0 {
+		t.Errorf("exit %d:\n%s%s", code, out, errOut)
+	}
+}
+
+func TestOverloadedAgentIsAskedAgain(t *testing.T) {
+	w := &world{}
+	w.overloaded.Store(1)
+	address := start(t, w)
+	term := &terminal{
+		in: strings.NewReader(seaHCL), out: new(bytes.Buffer), err: new(bytes.Buffer), now: time.Now,
+		getenv: func(string) string { return address }, patience: 10 * time.Second,
+	}
+	if code := run(t.Context(), term, []string{"submit", "-detach", "-"}); code != exitOK || w.overloaded.Load() >= 0 {
+		t.Errorf("exit %d: %s", code, term.err)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	code, _, errOut := play(t.Context(), session{args: []string{"status"}, address: l.Addr().String()})
+	if code != exitRefused || !strings.Contains(errOut, "at http://"+l.Addr().String()+": ") || !strings.Contains(errOut, "GANGD_ADDR") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for _, c := range []struct {
+		indexes []int
+		want    string
+	}{
+		{nil, ""}, {[]int{3}, "3"}, {[]int{0, 1, 2, 3, 4, 5, 6, 7}, "0-7"}, {[]int{0, 2, 3, 7}, "0,2-3,7"}, {[]int{4, 5, 0, 1}, "4-5,0-1"},
+	} {
+		if got := ranges(c.indexes); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.indexes, got, c.want)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0.0s", 1234 * time.Millisecond: "1.2s", 9999 * time.Millisecond: "9.9s", 59 * time.Second: "59s",
+		61 * time.Second: "1m01s", 25 * time.Hour: "1d01h", 3*time.Hour + 4*time.Minute: "3h04m",
+	} {
+		if got := duration(d); got != want {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+}

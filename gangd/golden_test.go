@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+var rewrite = flag.Bool("update", false, "rewrite the expected output")
+
+// session is one command line on a terminal of a test.
+type session struct {
+	args    []string
+	stdin   string
+	live    bool
+	address string
+}
+
+// play runs a command line and returns all that a user would see.
+func play(ctx context.Context, s session) (code int, out, errOut string) {
+	var o, e bytes.Buffer
+	t := &terminal{
+		in: strings.NewReader(s.stdin), out: &o, err: &e, live: s.live, bold: s.live,
+		width: func() int { return 100 }, now: func() time.Time { return clock },
+		getenv: func(name string) string {
+			if name == "GANGD_ADDR" {
+				return s.address
+			}
+			return ""
+		},
+	}
+	code = run(ctx, t, s.args)
+	return code, o.String(), e.String()
+}
+
+// transcript is what a golden file holds.
+func transcript(s session, code int, out, errOut string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "$ gangd %s\n%s", strings.Join(s.args, " "), out)
+	if errOut != "" {
+		fmt.Fprintf(&b, "--- stderr\n%s", errOut)
+	}
+	fmt.Fprintf(&b, "--- exit %d\n", code)
+	return strings.NewReplacer(s.address, "http://agent", "\x1b", "<ESC>", "\r", "<CR>").Replace(b.String())
+}
+
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name+".txt")
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got:\n%s\nwant (%s):\n%s", got, golden, want)
+	}
+}
+
+func TestQuestions(t *testing.T) {
+	address := start(t, &world{gangs: testGangs(), nodes: testCluster()})
+	for name, args := range map[string]string{
+		"status":               "status",
+		"status-running":       "status sea",
+		"status-queued":        "status lake-0a1b2",
+		"status-succeeded":     "status hill-7v7v7v7v",
+		"status-failed":        "status dune",
+		"status-ambiguous":     "status lake",
+		"status-unknown":       "status moon",
+		"status-json":          "status -json lake-0a1bv",
+		"status-two":           "status sea lake",
+		"cancel":               "cancel sea",
+		"cancel-json":          "cancel -json sea",
+		"cancel-again":         "cancel lake-0a1bv",
+		"cancel-ended":         "cancel dune",
+		"cancel-none":          "cancel",
+		"nodes":                "nodes",
+		"nodes-one":            "nodes n-1",
+		"nodes-by-id":          "nodes 70c4 -json",
+		"nodes-unknown":        "nodes n-9",
+		"version":              "version",
+		"flag-unknown":         "nodes -jason",
+		"address-wrong":        "nodes -address ftp://agent",
+		"agent-without-config": "agent",
+		"agent-unreadable":     "agent -config testdata/agent.hcl",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := session{args: strings.Fields(args), address: address}
+			code, out, errOut := play(t.Context(), s)
+			compare(t, name, transcript(s, code, out, errOut))
+		})
+	}
+}
+
+func TestEmptyCluster(t *testing.T) {
+	address := start(t, &world{})
+	for args, want := range map[string]string{"status": "No gangs\n", "nodes": "No nodes\n"} {
+		if code, out, _ := play(t.Context(), session{args: []string{args}, address: address}); code != exitOK || out != want {
+			t.Errorf("%s: %d, %q", args, code, out)
+		}
+	}
+}
+
+const seaHCL = "gang \"sea\" {\n  template = \"ddim\"\n  gpus = 16\n  gpus_per_node = 8\n}\n"
+
+// life is a gang's way from acceptance to its end, with each kind of change.
+func life(name string, end gang.State) []gang.Status {
+	g := gang.Status{Record: gang.Record{Version: 1, ID: gang.NewID(name, [5]byte{}), State: gang.Queued, Template: "ddim", Tier: "production",
+		Tenant: "default", GPUs: 16, PerNode: 8, Accepted: after(0)}}
+	var all []gang.Status
+	add := func(change func()) {
+		change()
+		all = append(all, g)
+	}
+	add(func() { g.Position, g.Code, g.Reason = 2, gang.CodeCapacity, "16 GPUs are wanted, 8 are free" })
+	add(func() { g.Position = 1 })
+	add(func() {
+		g.State, g.Position, g.Code, g.Reason, g.Attempt = gang.Launching, 0, "", "", 1
+		g.Lanes, g.Times.Decided = lanes(gang.LaneOpening), after(1200*time.Millisecond)
+	})
+	add(func() { g.State, g.Times.Started = gang.Running, after(2500*time.Millisecond) })
+	for _, step := range []int{1, 2, 5, 8, 20} {
+		add(func() {
+			g.Progress = &gang.Progress{Stage: "denoise", Step: step, Steps: 20, StepMillis: 410}
+		})
+	}
+	if end == gang.Succeeded {
+		add(func() { g.State = gang.Finishing })
+		g.Artifact = &gang.Artifact{Key: "sea/video.mp4", Bytes: 5, ContentType: "video/mp4",
+			SHA256: "9088f7c5e9abe464d3476f785ffe6e7e16236f4c43fc06d365e29843b27019eb"}
+	} else {
+		add(func() { g.State, g.Target, g.Why = gang.Stopping, end, "rank 3 said: out of memory" })
+	}
+	add(func() { g.State, g.Target, g.Progress, g.Times.Ended = end, "", nil, after(9*time.Second) })
+	return all
+}
+
+func TestSubmit(t *testing.T) {
+	good := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
+	corrupted := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
+	corrupted.life["sea"][len(corrupted.life["sea"])-1].Artifact.SHA256 = strings.Repeat("0", 64)
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		world *world
+		s     session
+	}{
+		"submit":            {good, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit-live":       {good, session{args: []string{"submit", "-"}, stdin: seaHCL, live: true}},
+		"submit-json":       {good, session{args: []string{"submit", "-json", "-"}, stdin: seaHCL}},
+		"submit-detach":     {good, session{args: []string{"submit", "-detach", "-"}, stdin: seaHCL + strings.Replace(seaHCL, "sea", "lake", 1)}},
+		"submit-failed":     {&world{life: map[string][]gang.Status{"sea": life("sea", gang.Failed)}}, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit-refused":    {&world{refuse: gang.Refuse("no template %q is registered in Nomad: nomad job run it first", "ddim")}, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit-unreadable": {good, session{args: []string{"submit", "testdata/wrong.hcl"}}},
+		"submit-no-file":    {good, session{args: []string{"submit", "testdata/none.hcl"}}},
+		"submit-corrupted":  {corrupted, session{args: []string{"submit", "-o", filepath.Join(dir, "corrupted.mp4"), "-"}, stdin: seaHCL}},
+		"submit-o":          {good, session{args: []string{"submit", "-", "-o", filepath.Join(dir, "sea.mp4")}, stdin: seaHCL}},
+		"submit-two-o":      {good, session{args: []string{"submit", "-o", "v.mp4", "-"}, stdin: seaHCL + seaHCL}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.s.address = start(t, c.world)
+			code, out, errOut := play(t.Context(), c.s)
+			text := transcript(c.s, code, out, errOut)
+			compare(t, name, strings.ReplaceAll(text, dir, "DIR"))
+		})
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the artifact that was good is to be kept, and nothing else: %v, %v", files, err)
+	}
+	if saved, err := os.ReadFile(filepath.Join(dir, "sea.mp4")); err != nil || string(saved) != "moov!" {
+		t.Errorf("saved %q, %v", saved, err)
+	}
+}

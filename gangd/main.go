@@ -1,0 +1,79 @@
+// Command gangd is the scheduler's agent and its command line.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/cli"
+	"golang.org/x/term"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitRefused     = 1 // refused, failed, or not to be had
+	exitUsage       = 2 // a wrong command line, or input that cannot be read
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, standardTerminal(), os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func standardTerminal() *terminal {
+	live := term.IsTerminal(int(os.Stdout.Fd()))
+	return &terminal{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		live: live,
+		bold: live && os.Getenv("NO_COLOR") == "",
+		now:  time.Now,
+		width: func() int {
+			width, _, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil || !live {
+				return 0
+			}
+			return width
+		},
+		getenv:   os.Getenv,
+		patience: 15 * time.Second,
+		redraw:   redrawInterval,
+	}
+}
+
+// run executes one command line.
+func run(ctx context.Context, t *terminal, args []string) int {
+	c := cli.NewCLI("gangd", versionText())
+	c.Args = args
+	c.Autocomplete = false
+	c.HelpWriter = t.out
+	c.ErrorWriter = t.err
+	c.Commands = commands(ctx, t)
+	code, err := c.Run()
+	switch {
+	case err != nil:
+		fmt.Fprintln(t.err, "Error:", err)
+		return exitUsage
+	case code == 127: // no such command
+		return exitUsage
+	}
+	return code
+}
+
+func commands(ctx context.Context, t *terminal) map[string]cli.CommandFactory {
+	factories := map[string]cli.CommandFactory{}
+	for _, c := range []*command{
+		agentCommand(t), cancelCommand(t), nodesCommand(t), statusCommand(t), submitCommand(t), versionCommand(t),
+	} {
+		c.ctx, c.terminal = ctx, t
+		factories[c.name] = func() (cli.Command, error) { return c, nil }
+	}
+	return factories
+}

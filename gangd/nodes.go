@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gangd/gangd/internal/api"
+	"github.com/gangd/gangd/internal/cluster"
+)
+
+func nodesCommand(t *terminal) *command {
+	flags := newFlags("nodes")
+	connect := t.addressFlag(flags)
+	asJSON := flags.Bool("json", false, "Print what the API answers.")
+	return &command{
+		name: "nodes", arguments: " [NAME|ID]", flags: flags,
+		synopsis: "Show nodes and their GPUs",
+		text: "Without an argument, lists the nodes. With the name of one, or its ID or the\n" +
+			"beginning of that, shows its GPUs and who holds them.",
+		action: func(ctx context.Context, args []string) int {
+			if len(args) > 1 {
+				return t.misuse("nodes takes one name or ID")
+			}
+			c, err := connect()
+			if err != nil {
+				return t.misuse("%v", err)
+			}
+			var answer api.Cluster
+			if err = c.call(ctx, "GET", "/v1/cluster", "", nil, &answer); err == nil {
+				err = t.showNodes(answer, args, *asJSON)
+			}
+			if err != nil {
+				return t.fail(ctx, err)
+			}
+			return exitOK
+		},
+	}
+}
+
+func (t *terminal) showNodes(c api.Cluster, args []string, asJSON bool) error {
+	switch {
+	case len(args) == 1:
+		n, err := findNode(c.Nodes, args[0])
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			t.printJSON(n)
+			return nil
+		}
+		t.showNode(n, c.Levels)
+	case asJSON:
+		t.printJSON(c)
+	case len(c.Nodes) == 0:
+		fmt.Fprintln(t.out, "No nodes")
+	default:
+		fmt.Fprintln(t.out, table(t.nodeRows(c)))
+	}
+	return nil
+}
+
+func findNode(nodes []cluster.NodeStatus, name string) (cluster.NodeStatus, error) {
+	ambiguous := &ambiguousError{what: "nodes", prefix: name}
+	var found cluster.NodeStatus
+	for _, n := range nodes {
+		if n.Name == name || n.ID == name {
+			return n, nil
+		}
+		if !strings.HasPrefix(n.ID, name) {
+			continue
+		}
+		found = n
+		if ambiguous.total++; ambiguous.total <= maxCandidates {
+			ambiguous.candidates = append(ambiguous.candidates, clean(n.ID+"  "+n.Name))
+		}
+	}
+	switch ambiguous.total {
+	case 0:
+		return found, fmt.Errorf("no node has the name %q, or an ID that begins with it", name)
+	case 1:
+		return found, nil
+	}
+	return found, ambiguous
+}
+
+func (t *terminal) nodeRows(c api.Cluster) [][]string {
+	title := []string{"ID", "Name"}
+	for _, level := range c.Levels {
+		title = append(title, titled(level))
+	}
+	rows := [][]string{append(title, "State", "GPUs", "Free", "Bad", "Model", "Heard", "Why")}
+	for _, n := range c.Nodes {
+		row := []string{short(n.ID), n.Name}
+		for i := range c.Levels {
+			row = append(row, domainAt(n, i))
+		}
+		rows = append(rows, append(row, n.State, fmt.Sprint(len(n.GPUs)), fmt.Sprint(n.Free), fmt.Sprint(bad(n)),
+			models(n), heard(n), ellipsis(n.Why, 60)))
+	}
+	return rows
+}
+
+func titled(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func domainAt(n cluster.NodeStatus, level int) string {
+	if level >= len(n.Domains) || n.Domains[level] == "" {
+		return "-"
+	}
+	return n.Domains[level]
+}
+
+func bad(n cluster.NodeStatus) int {
+	count := 0
+	for _, g := range n.GPUs {
+		if !g.Healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// models lists the models of a node's GPUs, which are mostly one.
+func models(n cluster.NodeStatus) string {
+	var names []string
+	for _, g := range n.GPUs {
+		if !slices.Contains(names, g.Model) {
+			names = append(names, g.Model)
+		}
+	}
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(names, ", ")
+}
+
+func heard(n cluster.NodeStatus) string {
+	if n.HeardMillis < 0 {
+		return "never"
+	}
+	return duration(time.Duration(n.HeardMillis)*time.Millisecond) + " ago"
+}
+
+func (t *terminal) showNode(n cluster.NodeStatus, levels []string) {
+	pairs := [][2]string{{"ID", n.ID}, {"Name", n.Name}, {"State", n.State}, {"Why", n.Why}}
+	for i, level := range levels {
+		pairs = append(pairs, [2]string{titled(level), domainAt(n, i)})
+	}
+	fmt.Fprintln(t.out, keyValues(append(pairs, [][2]string{
+		{"GPUs", fmt.Sprintf("%d (%d free, %d bad)", len(n.GPUs), n.Free, bad(n))}, {"Heard", heard(n)},
+	}...)))
+	if len(n.GPUs) == 0 {
+		return
+	}
+	rows := [][]string{{"Index", "UUID", "Model", "Memory", "NUMA", "Island", "Health", "Gang", "Lane"}}
+	for _, g := range n.GPUs {
+		rows = append(rows, []string{
+			fmt.Sprint(g.Index), g.UUID, g.Model, memoryText(g.MemoryMiB), fmt.Sprint(g.NUMA), fmt.Sprint(g.Island),
+			health(g), g.Gang, short(g.Lane),
+		})
+	}
+	t.section("GPUs", table(rows))
+}
+
+func health(g cluster.GPUStatus) string {
+	switch {
+	case g.Healthy:
+		return "ok"
+	case g.Reason == "":
+		return "bad"
+	}
+	return "bad: " + ellipsis(g.Reason, 60)
+}

@@ -1,0 +1,6 @@
+http {
+  address = "4750"
+}
+blob {
+  uri = "file:///b"
+}

@@ -1,0 +1,5 @@
+gang "sea" {
+  template = "ddim"
+  gpus     = 16
+  estimate = "10 minutes"
+}

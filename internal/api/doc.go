@@ -1,0 +1,15 @@
+// Package api serves gangd over HTTP: it decodes requests, hands them to the
+// agent's scheduler, and encodes what it answers. It decides nothing.
+//
+//	POST /v1/gangs                 submit, in JSON or HCL: all gangs of the body or none
+//	GET  /v1/gangs                 list; ?state= ?tenant= ?prefix= ?limit=
+//	GET  /v1/gangs/{id}            one gang
+//	POST /v1/gangs/{id}/cancel     202; 200 when repeated; 409 once it has ended otherwise
+//	GET  /v1/gangs/{id}/events     server-sent events: status, progress, done
+//	GET  /v1/gangs/{id}/artifact   the result; /thumbnail likewise
+//	GET  /v1/cluster               nodes and their GPUs; ?node= (repeatable)
+//	GET  /healthz /readyz /metrics
+//
+// An agent that does not lead forwards everything below /v1 to the leader,
+// once. Errors are JSON, in the shape that OpenAI's clients read.
+package api

@@ -1,0 +1,220 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/config"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// DefaultListLimit is how many gangs a list holds where ?limit= says nothing;
+// MaxListLimit is the most that it may say.
+const (
+	DefaultListLimit = 1000
+	MaxListLimit     = 100_000
+)
+
+// Gangs is the answer to a submission, and a list of gangs.
+type Gangs struct {
+	Gangs []gang.Status `json:"gangs"`
+	// Total counts those that matched, also beyond the limit.
+	Total int `json:"total"`
+}
+
+// Cluster is the answer of /v1/cluster.
+type Cluster struct {
+	// Levels name the domains of a node, in their order.
+	Levels []string             `json:"levels"`
+	Nodes  []cluster.NodeStatus `json:"nodes"`
+}
+
+// idRule is what gang.NewID makes.
+var idRule = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}-[0-9a-v]{8}$`)
+
+func gangID(r *http.Request) (gang.ID, error) {
+	id := r.PathValue("id")
+	if !idRule.MatchString(id) {
+		return "", invalid("id", "%q is no gang's ID: one looks like sea-k3v9qd2m", id)
+	}
+	return gang.ID(id), nil
+}
+
+func (s *Server) submit(w http.ResponseWriter, r *http.Request) error {
+	specs, err := s.readGangs(r)
+	if err != nil {
+		return err
+	}
+	accepted, err := s.scheduler.Submit(r.Context(), specs)
+	if err != nil {
+		return err
+	}
+	if len(accepted) == 1 {
+		w.Header().Set("Location", "/v1/gangs/"+string(accepted[0].ID))
+	}
+	writeJSON(w, http.StatusCreated, Gangs{Gangs: accepted, Total: len(accepted)})
+	return nil
+}
+
+func (s *Server) readGangs(r *http.Request) ([]gang.Spec, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		kind = ""
+	}
+	var parse func(string, []byte) ([]gang.Spec, error)
+	switch {
+	case kind == "application/json", strings.HasSuffix(kind, "+json"):
+		parse = config.ParseGangsJSON
+	case kind == "application/hcl", kind == "text/plain", kind == "text/x-hcl":
+		parse = config.ParseGangs
+	default:
+		return nil, &problem{status: http.StatusUnsupportedMediaType, code: "unsupported_media_type", param: "Content-Type",
+			message: fmt.Sprintf("Content-Type %q is not understood: send application/json or application/hcl", r.Header.Get("Content-Type"))}
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the body: %w", asBadRequest(err))
+	}
+	select {
+	case s.parsing <- struct{}{}:
+		defer func() { <-s.parsing }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return parse("request", body)
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	keep, limit, err := listFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	all, err := s.scheduler.Gangs(r.Context())
+	if err != nil {
+		return err
+	}
+	out := Gangs{Gangs: []gang.Status{}}
+	for _, g := range all {
+		if !keep(g) {
+			continue
+		}
+		if out.Total++; len(out.Gangs) < limit {
+			out.Gangs = append(out.Gangs, g)
+		}
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func listFilter(q url.Values) (keep func(gang.Status) bool, limit int, err error) {
+	for name := range q {
+		if !slices.Contains([]string{"state", "tenant", "prefix", "limit"}, name) {
+			return nil, 0, invalid(name, "%q is no filter: use state, tenant, prefix or limit", name)
+		}
+	}
+	state, tenant, prefix := gang.State(q.Get("state")), q.Get("tenant"), q.Get("prefix")
+	if state != "" && !slices.ContainsFunc(gang.Transitions(), func(row gang.Row[gang.State]) bool { return row.From == state }) {
+		return nil, 0, invalid("state", "%q is no state of a gang", state)
+	}
+	limit = DefaultListLimit
+	if text := q.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > MaxListLimit {
+			return nil, 0, invalid("limit", "%q is no number between 1 and %d", text, MaxListLimit)
+		}
+	}
+	return func(g gang.Status) bool {
+		return (state == "" || g.State == state) && (tenant == "" || g.Tenant == tenant) && strings.HasPrefix(string(g.ID), prefix)
+	}, limit, nil
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
+	g, err := s.gang(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, g)
+	return nil
+}
+
+// gang returns the one that the path names.
+func (s *Server) gang(r *http.Request) (gang.Status, error) {
+	id, err := gangID(r)
+	if err != nil {
+		return gang.Status{}, err
+	}
+	return s.scheduler.Gang(r.Context(), id)
+}
+
+// cancel answers 202 when the order is given now, 200 when it was given
+// before, and 409 when the gang has ended otherwise.
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
+	g, err := s.gang(r)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if !cancelOrdered(g) && !g.State.Terminal() {
+		status = http.StatusAccepted
+		if g, err = s.scheduler.Cancel(r.Context(), g.ID); err != nil {
+			return err
+		}
+	}
+	if g.State.Terminal() && g.State != gang.Cancelled {
+		return &problem{status: http.StatusConflict, code: CodeEnded, param: "id", message: fmt.Sprintf("%s has %s already", g.ID, g.State)}
+	}
+	writeJSON(w, status, g)
+	return nil
+}
+
+func cancelOrdered(g gang.Status) bool {
+	return g.State == gang.Cancelled || g.State == gang.Stopping && g.Target == gang.Cancelled
+}
+
+func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
+	nodes, err := s.scheduler.Nodes(r.Context())
+	if err != nil {
+		return err
+	}
+	out := Cluster{Levels: s.levels, Nodes: []cluster.NodeStatus{}}
+	wanted := r.URL.Query()["node"]
+	for _, n := range nodes {
+		if len(wanted) == 0 || slices.Contains(wanted, n.ID) || slices.Contains(wanted, n.Name) {
+			out.Nodes = append(out.Nodes, n)
+		}
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	return nil
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
+	if err := s.scheduler.Ready(); err != nil {
+		return &problem{status: http.StatusServiceUnavailable, code: "not_ready", message: err.Error(), retryAfter: 1}
+	}
+	leader, self := s.scheduler.Leader()
+	writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "leading": self, "leader": leader})
+	return nil
+}
+
+// asBadRequest makes a fault of the sender out of a body that ends early, and
+// leaves what has an answer of its own.
+func asBadRequest(err error) error {
+	if p := problemOf(err); p.code != CodeInternal || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &problem{status: http.StatusBadRequest, code: CodeUnreadable, message: "the body ended before it was complete", cause: err}
+}

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Cluster is all nodes and the domains above them.
+type Cluster struct {
+	levels  []string // widest first
+	nodes   []*Node
+	byID    map[string]*Node
+	root    *Domain
+	models  []string
+	journal []undo
+	marks   int
+}
+
+// New makes an empty cluster with the given levels, widest first; the node is
+// below the last one.
+func New(levels []string) *Cluster {
+	return &Cluster{
+		levels: slices.Clone(levels),
+		byID:   make(map[string]*Node),
+		root:   newDomain(nil, ""),
+	}
+}
+
+// Levels names the levels, widest first.
+func (c *Cluster) Levels() []string { return c.levels }
+
+// Level returns the index of the level with this name.
+func (c *Cluster) Level(name string) (int, bool) {
+	i := slices.Index(c.levels, name)
+	return i, i >= 0
+}
+
+// Root is the domain of all nodes.
+func (c *Cluster) Root() *Domain { return c.root }
+
+// Nodes lists the nodes in the order in which they were first seen.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// Node returns the node with this ID, or nil.
+func (c *Cluster) Node(id string) *Node { return c.byID[id] }
+
+// Models lists the GPU models that were ever seen, in that order.
+func (c *Cluster) Models() []string { return c.models }
+
+// Set adds a node, or replaces what was observed of it; what members hold on
+// it stays held. It may not be called within a trial.
+func (c *Cluster) Set(spec Spec) error {
+	c.mustNotTry("Set")
+	if err := spec.check(len(c.levels)); err != nil {
+		return fmt.Errorf("take node %s into the cluster: %w", spec.ID, err)
+	}
+	n := c.byID[spec.ID]
+	if n == nil {
+		n = &Node{index: len(c.nodes)}
+		c.nodes = append(c.nodes, n)
+		c.byID[spec.ID] = n
+	} else {
+		c.count(n, -1)
+		c.leave(n)
+	}
+	n.Spec = spec
+	n.Domains = slices.Clone(spec.Domains)
+	n.GPUs = slices.Clone(spec.GPUs)
+	n.derive()
+	if n.Model != "" && !slices.Contains(c.models, n.Model) {
+		c.models = append(c.models, n.Model)
+	}
+	c.join(n)
+	c.count(n, +1)
+	return nil
+}
+
+// Take gives GPUs of a node to a member. It panics when one of them is held:
+// two gangs on one GPU is the one thing that must never be.
+func (c *Cluster) Take(n *Node, gpus Mask) {
+	if n.used&gpus != 0 {
+		panic(fmt.Sprintf("GPUs %v of node %s are held already", (n.used & gpus).Indexes(), n.ID))
+	}
+	c.setUsed(n, n.used|gpus)
+}
+
+// Release takes GPUs back from a member. It panics when one of them is not
+// held.
+func (c *Cluster) Release(n *Node, gpus Mask) {
+	if !n.used.Has(gpus) {
+		panic(fmt.Sprintf("GPUs %v of node %s are not held", (gpus &^ n.used).Indexes(), n.ID))
+	}
+	c.setUsed(n, n.used&^gpus)
+}
+
+func (c *Cluster) setUsed(n *Node, used Mask) {
+	if c.marks > 0 {
+		c.journal = append(c.journal, undo{n, n.used})
+	}
+	c.count(n, -1)
+	n.used = used
+	c.count(n, +1)
+}
+
+// undo restores what members held of a node.
+type undo struct {
+	node *Node
+	used Mask
+}
+
+// Mark begins a trial and returns where to roll back to. Trials nest.
+func (c *Cluster) Mark() int {
+	c.marks++
+	return len(c.journal)
+}
+
+// Rollback ends the trial that began at mark, and undoes it.
+func (c *Cluster) Rollback(mark int) {
+	for i := len(c.journal) - 1; i >= mark; i-- {
+		u := c.journal[i]
+		c.count(u.node, -1)
+		u.node.used = u.used
+		c.count(u.node, +1)
+	}
+	c.journal = c.journal[:mark]
+	c.marks--
+}
+
+// Commit ends the trial, and keeps what it did.
+func (c *Cluster) Commit(mark int) {
+	c.marks--
+	if c.marks == 0 {
+		c.journal = c.journal[:0]
+	}
+	_ = mark
+}
+
+func (c *Cluster) mustNotTry(what string) {
+	if c.marks > 0 {
+		panic("cluster: " + what + " within a trial")
+	}
+}
+
+// Check rebuilds every index from the nodes alone, and returns how it differs
+// from the one that was kept.
+func (c *Cluster) Check() error {
+	fresh := New(c.levels)
+	for _, n := range c.nodes {
+		if err := fresh.Set(n.Spec); err != nil {
+			return err
+		}
+		fresh.setUsed(fresh.byID[n.ID], n.used)
+	}
+	return c.root.differs(fresh.root)
+}
+
+// sortedKeys gives a map's keys in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Domain is a part of the topology: the cluster, a spine, a leaf. Its nodes
+// are those of its children, or, on the narrowest level, its own.
+type Domain struct {
+	Name     string
+	Parent   *Domain
+	children []*Domain
+	byName   map[string]*Domain
+	nodes    []*Node // on the narrowest level
+	// first is the index of the first node seen in it, which orders domains.
+	first int
+	// tallies[view][model] counts the nodes of the model by their GPUs.
+	tallies [views]map[string]*tally
+}
+
+// tally counts nodes by a number of GPUs.
+type tally struct {
+	nodes [MaxGPUsPerNode + 1]int
+	gpus  int
+}
+
+func newDomain(parent *Domain, name string) *Domain {
+	d := &Domain{Name: name, Parent: parent, first: -1, byName: make(map[string]*Domain)}
+	for v := range d.tallies {
+		d.tallies[v] = make(map[string]*tally)
+	}
+	return d
+}
+
+// Children lists the domains of the next level, by their first node.
+func (d *Domain) Children() []*Domain { return d.children }
+
+// Nodes lists the nodes of a domain of the narrowest level.
+func (d *Domain) Nodes() []*Node { return d.nodes }
+
+// First orders domains: the index of the first node seen in it.
+func (d *Domain) First() int { return d.first }
+
+// GPUs returns how many GPUs of the model there are.
+func (d *Domain) GPUs(v View, model string) int { return d.tallies[v][model].sum() }
+
+// NodesWith returns how many nodes of the model have at least n GPUs.
+func (d *Domain) NodesWith(v View, model string, n int) int { return d.tallies[v][model].atLeast(n) }
+
+func (t *tally) sum() int {
+	if t == nil {
+		return 0
+	}
+	return t.gpus
+}
+
+func (t *tally) atLeast(n int) int {
+	if t == nil {
+		return 0
+	}
+	total := 0
+	for _, nodes := range t.nodes[min(n, len(t.nodes)):] {
+		total += nodes
+	}
+	return total
+}
+
+// join puts a node into its domains, which are made where they are missing.
+func (c *Cluster) join(n *Node) {
+	d := c.root
+	n.domains = n.domains[:0]
+	d.see(n)
+	for _, name := range n.Domains {
+		child := d.byName[name]
+		if child == nil {
+			child = newDomain(d, name)
+			d.byName[name] = child
+			d.children = append(d.children, child)
+		}
+		child.see(n)
+		n.domains = append(n.domains, child)
+		d = child
+	}
+	at, _ := slices.BinarySearchFunc(d.nodes, n.index, func(m *Node, i int) int { return m.index - i })
+	d.nodes = slices.Insert(d.nodes, at, n)
+	for d := d.Parent; d != nil; d = d.Parent {
+		d.order()
+	}
+}
+
+func (d *Domain) order() {
+	slices.SortStableFunc(d.children, func(a, b *Domain) int { return a.first - b.first })
+}
+
+func (d *Domain) see(n *Node) {
+	if d.first < 0 || n.index < d.first {
+		d.first = n.index
+	}
+}
+
+// leave takes a node out of its domains; domains that are left empty go, and
+// others may come behind their neighbours.
+func (c *Cluster) leave(n *Node) {
+	d := c.root
+	if len(n.domains) > 0 {
+		d = n.domains[len(n.domains)-1]
+	}
+	d.nodes = slices.DeleteFunc(d.nodes, func(m *Node) bool { return m == n })
+	for ; d.Parent != nil; d = d.Parent {
+		d.refind()
+		if len(d.nodes) == 0 && len(d.children) == 0 {
+			gone, parent := d, d.Parent
+			delete(parent.byName, gone.Name)
+			parent.children = slices.DeleteFunc(parent.children, func(k *Domain) bool { return k == gone })
+		}
+		d.Parent.order()
+	}
+}
+
+// refind computes anew which node is the first.
+func (d *Domain) refind() {
+	d.first = -1
+	for _, n := range d.nodes {
+		d.see(n)
+	}
+	for _, k := range d.children {
+		if d.first < 0 || k.first < d.first {
+			d.first = k.first
+		}
+	}
+}
+
+// count adds a node to, or takes it from, the tallies of its domains.
+func (c *Cluster) count(n *Node, sign int) {
+	c.root.add(n, sign)
+	for _, d := range n.domains {
+		d.add(n, sign)
+	}
+}
+
+func (d *Domain) add(n *Node, sign int) {
+	for v, tallies := range d.tallies {
+		t := tallies[n.Model]
+		if t == nil {
+			t = new(tally)
+			tallies[n.Model] = t
+		}
+		gpus := n.In(View(v)).Count()
+		t.nodes[gpus] += sign
+		t.gpus += sign * gpus
+	}
+}
+
+// differs returns the first difference of two domains and all below them.
+func (d *Domain) differs(e *Domain) error {
+	for v, tallies := range d.tallies {
+		for _, model := range sortedKeys(tallies) {
+			want := e.tallies[v][model]
+			if want == nil {
+				want = new(tally)
+			}
+			if *tallies[model] != *want {
+				return fmt.Errorf("domain %q: the count of %s nodes by GPUs is %v, rebuilt %v", d.Name, model, tallies[model].nodes, want.nodes)
+			}
+		}
+	}
+	if len(d.children) != len(e.children) || len(d.nodes) != len(e.nodes) {
+		return fmt.Errorf("domain %q has %d domains and %d nodes, rebuilt %d and %d", d.Name, len(d.children), len(d.nodes), len(e.children), len(e.nodes))
+	}
+	for i := range d.children {
+		if d.children[i].Name != e.children[i].Name {
+			return fmt.Errorf("domain %q: child %d is %q, rebuilt %q", d.Name, i, d.children[i].Name, e.children[i].Name)
+		}
+		if err := d.children[i].differs(e.children[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Contains reports whether the node lies in the domain.
+func (d *Domain) Contains(n *Node) bool {
+	if d.Parent == nil {
+		return true
+	}
+	for _, own := range n.domains {
+		if own == d {
+			return true
+		}
+	}
+	return false
+}

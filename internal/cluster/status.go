@@ -1,0 +1,33 @@
+package cluster
+
+// NodeStatus is a node as an operator sees it.
+type NodeStatus struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Domains has the node's domain at each level, widest first.
+	Domains []string `json:"domains"`
+	// State is one of: ready, draining, ineligible, down, silent, unknown. A
+	// node that Nomad lists and no plugin has spoken for is unknown.
+	State string `json:"state"`
+	// Why explains a state other than ready.
+	Why  string      `json:"why,omitempty"`
+	GPUs []GPUStatus `json:"gpus"`
+	Free int         `json:"free"`
+	// HeardMillis is the age of the last word from the node; -1 if none came.
+	HeardMillis int64 `json:"heard_ms"`
+}
+
+// GPUStatus is one GPU of a node.
+type GPUStatus struct {
+	Index     int    `json:"index"`
+	UUID      string `json:"uuid"`
+	Model     string `json:"model"`
+	MemoryMiB int    `json:"memory_mib"`
+	Island    int    `json:"island"`
+	NUMA      int    `json:"numa"`
+	Healthy   bool   `json:"healthy"`
+	Reason    string `json:"reason,omitempty"`
+	// Gang holds it, in Lane; empty when it is free.
+	Gang string `json:"gang,omitempty"`
+	Lane string `json:"lane,omitempty"`
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// Defaults of a gang.
+const (
+	DefaultTenant       = "default"
+	DefaultTier         = "production"
+	DefaultInfraRetries = 3
+)
+
+// ParseGangs reads HCL with one or more gang blocks. The specifications that
+// it returns are valid; any fault makes an *UnreadableError, with all faults
+// that were found.
+func ParseGangs(filename string, src []byte) ([]gang.Spec, error) {
+	file, diags := parse(filename, src)
+	sources := map[string]*hcl.File{filename: file}
+	if diags.HasErrors() {
+		return nil, unreadable(diags, sources)
+	}
+	var specs []gang.Spec
+	r := &gangReader{}
+	r.read(file.Body, nil, nested{kind: "gang", label: "name", read: func(b *hcl.Block) {
+		spec := newSpec()
+		spec.Name = b.Labels[0]
+		r.gang(b.Body, &spec, b.DefRange, b.LabelRanges[0])
+		specs = append(specs, spec)
+	}})
+	if len(specs) == 0 && !r.diags.HasErrors() {
+		at := hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}
+		r.diags = append(r.diags, fault("", at, "No gang", `The file must hold at least one block gang "NAME" { ... }.`))
+	}
+	if err := unreadable(r.diags, sources); err != nil {
+		return nil, err
+	}
+	return specs, nil
+}
+
+func newSpec() gang.Spec {
+	return gang.Spec{Tenant: DefaultTenant, Tier: DefaultTier, InfraRetries: DefaultInfraRetries}
+}
+
+// gangReader reads the one schema of a gang, from HCL and from JSON.
+type gangReader struct{ bodyReader }
+
+// gang reads what the body says into spec and checks it. Whole is shown for a
+// fault of an attribute that is not there, name for one of the gang's name.
+func (r *gangReader) gang(body hcl.Body, spec *gang.Spec, whole, name hcl.Range, more ...attribute) {
+	var reuse string
+	attributes := append(more,
+		attribute{name: "template", required: true, set: text(&spec.Template)},
+		attribute{name: "gpus", required: true, set: number(&spec.GPUs)},
+		attribute{name: "gpus_per_node", set: number(&spec.GPUsPerNode)},
+		attribute{name: "gpu", set: text(&spec.GPU)},
+		attribute{name: "gpu_memory", set: size(&spec.GPUMemoryMiB)},
+		attribute{name: "tenant", set: nameOf(&spec.Tenant)},
+		attribute{name: "tier", set: nameOf(&spec.Tier)},
+		attribute{name: "estimate", set: duration(&spec.Estimate)},
+		attribute{name: "max_run", set: duration(&spec.MaxRun)},
+		attribute{name: "infra_retries", set: number(&spec.InfraRetries)},
+		attribute{name: "reuse", set: text(&reuse)},
+		attribute{name: "params", set: object(&spec.Params)},
+		attribute{name: "count", set: refused(ofScenarios)},
+		attribute{name: "at", set: refused(ofScenarios)},
+		attribute{name: "every", set: refused(ofScenarios)},
+		attribute{name: "duration", set: refused("belongs to scenarios: a submitted gang gives its estimate")},
+		attribute{name: "elastic", set: refused(unsupported)},
+		attribute{name: "model", set: refused(unsupported)},
+		attribute{name: "preemptible", set: refused(unsupported)},
+	)
+	found := r.read(body, attributes,
+		nested{kind: "topology", read: func(b *hcl.Block) { r.topology(b.Body, &spec.Topology) }},
+		nested{kind: "exit", read: r.refusedBlock(ofScenarios)},
+		nested{kind: "checkpoint", read: r.refusedBlock(unsupported)},
+	)
+	spec.Reuse = gang.Reuse(reuse)
+	if _, ok := found.at["name"]; !ok {
+		found.at["name"] = name
+	}
+	r.check(spec, found, whole)
+}
+
+const (
+	ofScenarios = "belongs to scenarios, and says nothing of a gang that is submitted"
+	unsupported = "is not supported by this version of gangd"
+)
+
+func (r *gangReader) topology(body hcl.Body, into *gang.Topology) {
+	r.read(body, []attribute{
+		{name: "require", set: nameOf(&into.Require)},
+		{name: "prefer", set: nameOf(&into.Prefer)},
+		{name: "segment", set: refused(unsupported)},
+	})
+}
+
+func refused(why string) func(cty.Value) error {
+	return func(cty.Value) error { return errors.New(why) }
+}
+
+func (r *gangReader) refusedBlock(why string) func(*hcl.Block) {
+	return func(b *hcl.Block) {
+		r.diags = append(r.diags, fault(b.Type, b.DefRange, "Invalid "+b.Type, b.Type+" "+why+"."))
+	}
+}
+
+// nameOf takes a string that is not empty: one that is would be mistaken for
+// an attribute that is not there.
+func nameOf(into *string) func(cty.Value) error {
+	return func(v cty.Value) error {
+		var s string
+		if err := text(&s)(v); err != nil {
+			return err
+		}
+		if s == "" {
+			return errors.New("must not be empty")
+		}
+		*into = s
+		return nil
+	}
+}
+
+// check maps the faults of a specification to where they were read. A field
+// that could not be read has its fault already.
+func (r *gangReader) check(spec *gang.Spec, found places, whole hcl.Range) {
+	for _, err := range each(spec.Validate()) {
+		field, at := "", whole
+		if f := new(gang.FieldError); errors.As(err, &f) {
+			field = f.Field
+		}
+		if found.faulty[field] {
+			continue
+		}
+		if place, ok := found.at[field]; ok {
+			at = place
+		}
+		r.diags = append(r.diags, fault(field, at, "Invalid "+field, fmt.Sprintf("%v.", err)))
+	}
+}
+
+// each takes joined errors apart.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err != nil {
+		return []error{err}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+# The configuration of a gangd agent. All that is shown with a value here has
+# that value as its default, but blob, which is required. Read it with
+#
+#     gangd agent -config FILE|DIR
+
+name      = "agent-1" # default: the host's name
+data_dir  = "/var/lib/gangd"
+log_level = "info" # trace, debug, info, warn, error
+log_json  = false
+
+# Users: the CLI, curl, Prometheus.
+http {
+  address = "127.0.0.1:4750"
+}
+
+# Nodes: the driver and device plugins, and the keepers of lanes.
+link {
+  address   = "127.0.0.1:4751"
+  advertise = "" # what nodes are told; default: address
+}
+
+consul {
+  address = "http://127.0.0.1:8500"
+  token   = "" # default: CONSUL_HTTP_TOKEN
+  prefix  = "gangd"
+}
+
+nomad {
+  address   = "http://127.0.0.1:4646"
+  token     = "" # default: NOMAD_TOKEN
+  namespace = "default"
+  node_pool = "default"
+}
+
+# Where artifacts go: a URL of gocloud.dev/blob.
+blob {
+  url = "file:///var/lib/gangd/blobs"
+}
+
+# Widest level first; the node is below the last one. The domain of a node at
+# a level is the value of its Nomad metadata key meta_prefix + level.
+topology {
+  levels      = ["spine", "leaf"]
+  meta_prefix = "gangd_"
+}
+
+# Built in are interactive (300), production (200) and background (100). A
+# block of the same name replaces one, any other adds one.
+tier "interactive" {
+  priority = 300
+}
+
+start {
+  # A gang whose members are not all ready by then is stopped whole, and
+  # queued again.
+  ready_timeout = "60s"
+}
+
+limits {
+  queue                 = 100000
+  submissions_in_flight = 1024
+}

@@ -1,0 +1,4 @@
+gang "sea" {
+  template = "ddim"
+	gpus	= 	-8 # [31mred
+}

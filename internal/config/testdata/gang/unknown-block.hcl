@@ -1,0 +1,7 @@
+gang "sea" {
+  template = "ddim"
+  gpus     = 16
+  topologie {
+    require = "leaf"
+  }
+}

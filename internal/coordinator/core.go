@@ -1,0 +1,296 @@
+package coordinator
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
+)
+
+// Core is the state of one term of one leader.
+type Core struct {
+	cfg    Config
+	now    time.Time
+	engine *schedule.Engine
+	gangs  map[gang.ID]*entry
+	lanes  map[gang.LaneID]*lane
+	nodes  map[string]*node
+	hosts  map[string]*host // by the UUID of each of their GPUs
+	// bySeq lists all gangs by acceptance, and so by their Seq.
+	bySeq []*entry
+	ended int
+	// resting are the gangs that wait for their pause after a failure to end.
+	resting map[gang.ID]*entry
+
+	// Decisions wait until the nodes that Nomad calls ready have reported, or
+	// until warmUntil.
+	restored, deciding bool
+	warmUntil          time.Time
+
+	touchedGangs []*entry
+	touchedLanes []*lane
+	out          Effects
+}
+
+// entry is a gang with what its present attempt has come to.
+type entry struct {
+	rec     gang.Record
+	spec    *gang.Spec
+	isNew   bool // its specification is not written yet
+	touched bool
+	gone    bool // its records are to be deleted
+
+	lanes []*lane // of the present attempt, by member
+	// readyBy ends the start barrier.
+	readyBy time.Time
+	// notBefore ends the pause after a failure; queued says whether the engine
+	// has it.
+	notBefore time.Time
+	queued    bool
+	runBegan  time.Time
+	published bool
+	progress  gang.Progress
+	ranks     map[int]int // steps done, by rank
+}
+
+// lane is a lane with what was observed of it.
+type lane struct {
+	rec     gang.Lane
+	touched bool
+	gone    bool
+
+	opened    bool // Nomad has its jobs
+	connected bool
+	ready     bool
+	accepted  bool // the order to run
+	done      bool // its run ended well
+	freed     bool // the engine has its GPUs back
+	purging   bool
+	purged    bool
+	port      int
+	address   string
+	openedAt  time.Time
+	// awayUntil bounds the wait for its keeper's stream; heldUntil is when a
+	// lost lane's lease has run out; purgeAt is when to call for a purge again.
+	awayUntil, heldUntil, purgeAt time.Time
+	// blockedSince: Nomad has no room for it, as blockedWhy says.
+	blockedSince time.Time
+	blockedWhy   string
+}
+
+// NewCore makes the core of a term; its first input is Restored.
+func NewCore(cfg Config) *Core {
+	tiers := make([]schedule.Tier, len(cfg.Tiers))
+	for i, t := range cfg.Tiers {
+		tiers[i] = schedule.Tier{Name: t.Name, Priority: t.Priority}
+	}
+	return &Core{
+		cfg:     cfg,
+		engine:  schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: tiers}),
+		gangs:   make(map[gang.ID]*entry),
+		lanes:   make(map[gang.LaneID]*lane),
+		nodes:   make(map[string]*node),
+		hosts:   make(map[string]*host),
+		resting: make(map[gang.ID]*entry),
+	}
+}
+
+// Step takes in one input at the time now.
+func (c *Core) Step(now time.Time, in Input) Effects {
+	c.now = now
+	c.out = Effects{}
+	c.dispatch(in)
+	c.flush()
+	return c.out
+}
+
+// dispatch is the table of what the core can be told.
+func (c *Core) dispatch(in Input) {
+	switch in := in.(type) {
+	case Restored:
+		c.restore(in)
+	case SubmitRequest:
+		c.submit(in)
+	case CancelRequest:
+		c.cancel(in)
+	case NodesListed, NodeChanged, NodeRemoved, Inventory, DriverUp, DriverDown, HostSilent, HostHeard:
+		c.observeNode(in)
+	case LaneJobsListed, LaneJobChanged, LaneJobRemoved, LaneBlocked, LaneOpened, LanePurged:
+		c.observeNomad(in)
+	case Published:
+		c.published(in)
+	case Tick:
+		c.tick()
+	default:
+		c.observeKeeper(in)
+	}
+}
+
+// decide has the engine apply an event, and begins what it decides.
+func (c *Core) decide(ev schedule.Event) error {
+	decisions, err := c.engine.Apply(ev, c.now)
+	for _, d := range decisions {
+		switch d := d.(type) {
+		case schedule.Start:
+			c.launch(d)
+		case schedule.Wait:
+			c.act(Changed{d.ID})
+		}
+	}
+	return err
+}
+
+func (c *Core) act(a Action) { c.out.Actions = append(c.out.Actions, a) }
+
+func (c *Core) fault(format string, args ...any) { c.act(Fault{fmt.Errorf(format, args...)}) }
+
+func (c *Core) note(text string, args ...any) { c.act(Note{text, args}) }
+
+// move takes a gang to a state, if that may follow the one it is in.
+func (c *Core) move(g *entry, to gang.State) bool {
+	next, err := g.rec.State.Next(to)
+	if err != nil {
+		c.act(Fault{fmt.Errorf("move gang %s: %w", g.rec.ID, err)})
+		return false
+	}
+	g.rec.State = next
+	c.touch(g)
+	return true
+}
+
+// moveLane is move for lanes.
+func (c *Core) moveLane(l *lane, to gang.LaneState) bool {
+	if l.rec.State == to {
+		return true
+	}
+	next, err := l.rec.State.Next(to)
+	if err != nil {
+		c.act(Fault{fmt.Errorf("move lane %s of gang %s: %w", l.rec.ID, l.rec.Gang, err)})
+		return false
+	}
+	l.rec.State = next
+	return true
+}
+
+// touch has a gang's record written at the end of the step.
+func (c *Core) touch(g *entry) {
+	if !g.touched {
+		g.touched = true
+		c.touchedGangs = append(c.touchedGangs, g)
+	}
+}
+
+func (c *Core) touchLane(l *lane) {
+	if !l.touched {
+		l.touched = true
+		c.touchedLanes = append(c.touchedLanes, l)
+	}
+}
+
+// flush turns what was touched into batches: gangs before lanes, since who
+// holds what is in the gang's record, and a lane can be told from it.
+func (c *Core) flush() {
+	var changes []gang.Change
+	for _, g := range c.touchedGangs {
+		g.touched = false
+		c.act(Changed{g.rec.ID})
+		switch {
+		case g.gone:
+			changes = append(changes, gang.Change{Key: gang.RecordKey(g.rec.ID)}, gang.Change{Key: gang.SpecKey(g.rec.ID)})
+		case g.isNew:
+			g.isNew = false
+			changes = append(changes,
+				gang.Change{Key: gang.SpecKey(g.rec.ID), Value: gang.Encode(g.spec), Create: true},
+				gang.Change{Key: gang.RecordKey(g.rec.ID), Value: gang.Encode(&g.rec), Create: true})
+		default:
+			changes = append(changes, gang.Change{Key: gang.RecordKey(g.rec.ID), Value: gang.Encode(&g.rec)})
+		}
+	}
+	for _, l := range c.touchedLanes {
+		l.touched = false
+		change := gang.Change{Key: gang.LaneKey(l.rec.Node, l.rec.ID)}
+		if !l.gone {
+			change.Value = gang.Encode(&l.rec)
+		}
+		changes = append(changes, change)
+	}
+	c.touchedGangs, c.touchedLanes = c.touchedGangs[:0], c.touchedLanes[:0]
+	for part := range slices.Chunk(changes, gang.MaxBatch) {
+		c.out.Batches = append(c.out.Batches, gang.Batch(part))
+	}
+	// What needs no durability of its own still goes behind what was written.
+	slices.SortStableFunc(c.out.Actions, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// rank puts answers and news behind what is done.
+func rank(a Action) int {
+	switch a.(type) {
+	case Answer, Changed:
+		return 1
+	}
+	return 0
+}
+
+// entryOf returns the gang of a run, if it is of its present attempt.
+func (c *Core) entryOf(r Run) *entry {
+	if g := c.gangs[r.Gang]; g != nil && g.rec.Attempt == r.Attempt {
+		return g
+	}
+	return nil
+}
+
+// run names the present attempt.
+func (g *entry) run() Run { return Run{g.rec.ID, g.rec.Attempt} }
+
+// laneRun names the attempt that a lane was opened for.
+func (l *lane) laneRun() Run { return Run{l.rec.Gang, l.rec.Attempt} }
+
+func (l *lane) seat() schedule.Seat {
+	return schedule.Seat{ID: l.rec.Gang, Attempt: l.rec.Attempt, Member: l.rec.Member}
+}
+
+// insert puts a gang among all, by its Seq.
+func (c *Core) insert(g *entry) {
+	c.gangs[g.rec.ID] = g
+	at, _ := slices.BinarySearchFunc(c.bySeq, g.rec.Seq, func(e *entry, seq uint64) int { return cmp.Compare(e.rec.Seq, seq) })
+	c.bySeq = slices.Insert(c.bySeq, at, g)
+	if g.rec.State.Terminal() {
+		c.ended++
+	}
+}
+
+// retire counts a gang that has ended, and forgets the oldest ones of too many.
+func (c *Core) retire(g *entry) {
+	g.lanes = nil
+	c.ended++
+	for i := 0; c.ended > c.cfg.MaxFinished && i < len(c.bySeq); i++ {
+		old := c.bySeq[i]
+		if !old.rec.State.Terminal() {
+			continue
+		}
+		old.gone = true
+		c.touch(old)
+		delete(c.gangs, old.rec.ID)
+		c.bySeq = slices.Delete(c.bySeq, i, i+1)
+		c.ended--
+		i--
+	}
+}
+
+// clip bounds a sentence that goes into a record.
+func clip(s string) string {
+	if len(s) > maxWhy {
+		return s[:maxWhy] + "…"
+	}
+	return s
+}
+
+// refused tells a refusal from a fault of our own.
+func refused(err error) bool {
+	var r *gang.RefusedError
+	return errors.As(err, &r)
+}

@@ -1,0 +1,319 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+func ready(t *testing.T, seed uint64, nodes, perLeaf int) *world {
+	w := newWorld(t, seed, nodes, perLeaf)
+	w.until(perLeaf, "deciding", func() bool { return w.core.deciding })
+	return w
+}
+
+func TestAGangRunsWholeAndPublishes(t *testing.T) {
+	w := ready(t, 1, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	rec := w.core.gangs[id].rec
+	if rec.Attempt != 1 || rec.Artifact == nil || w.manifest[id].Artifact.Key != rec.Artifact.Key {
+		t.Errorf("record %+v, manifest %+v", rec, w.manifest[id])
+	}
+	w.until(2, "nothing left", func() bool { return len(w.jobs) == 0 && len(w.core.lanes) == 0 })
+	for key := range w.kv {
+		if strings.HasPrefix(key, "lanes/") {
+			t.Errorf("%s is left in the store", key)
+		}
+	}
+}
+
+func TestNoMemberStartsBeforeAllAreReady(t *testing.T) {
+	w := ready(t, 2, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool {
+		busy, idle := 0, 0
+		for _, k := range w.keepers {
+			if k.state == KeeperBusy {
+				busy++
+			} else if k.state == KeeperIdle {
+				idle++
+			}
+		}
+		if busy > 0 && busy+idle < 2 {
+			t.Fatalf("a member of %s runs while another is not ready", id)
+		}
+		return w.state(id) == gang.Running
+	})
+}
+
+func TestTwoWideGangsRunOneAfterTheOther(t *testing.T) {
+	w := ready(t, 3, 2, 2)
+	first, second := w.submit(simSpec(16, 8)), w.submit(simSpec(16, 8))
+	w.until(2, "both done", func() bool {
+		if w.state(second).Placed() && w.state(first) != gang.Succeeded && w.state(first) != gang.Finishing {
+			t.Fatalf("the second is %s while the first is %s", w.state(second), w.state(first))
+		}
+		return w.state(first) == gang.Succeeded && w.state(second) == gang.Succeeded
+	})
+}
+
+func TestALostRankStopsTheWholeGangAndQueuesItOnce(t *testing.T) {
+	w := ready(t, 4, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
+	w.post(string(k.lane), KeeperRankExit{Lane: k.lane, Run: k.run, Rank: 9, Message: "signal: killed"})
+	w.post(string(k.lane), KeeperEnded{Lane: k.lane, Run: k.run, Outcome: OutcomeRankLost})
+	w.endKeeper(k, KeeperClosed{Lane: k.lane, Reason: "rank lost"})
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	rec := w.core.gangs[id].rec
+	if rec.Attempt != 2 || rec.Failures != 1 {
+		t.Errorf("attempt %d, failures %d", rec.Attempt, rec.Failures)
+	}
+	if slices.ContainsFunc(rec.Members, func(m gang.Member) bool { return m.Node == k.node.id }) {
+		t.Errorf("the second attempt is on %s again, though others were free: %v", k.node.id, rec.Members)
+	}
+}
+
+func TestARunnersErrorThatIsNotRetryableFailsTheGang(t *testing.T) {
+	w := ready(t, 5, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+	w.post(string(k.lane), KeeperError{Lane: k.lane, Run: k.run, Rank: 3, Class: "bad_prompt", Message: "no such clip"})
+	w.until(2, "end", func() bool { return w.state(id).Terminal() })
+	if rec := w.core.gangs[id].rec; rec.State != gang.Failed || !strings.Contains(rec.Why, "rank 3: bad_prompt: no such clip") || rec.Attempt != 1 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	for _, at := range []gang.State{gang.Launching, gang.Running} {
+		t.Run(string(at), func(t *testing.T) {
+			w := ready(t, 6, 2, 2)
+			id, next := w.submit(simSpec(16, 8)), w.submit(simSpec(16, 8))
+			w.until(2, string(at), func() bool { return w.state(id) == at })
+			w.tell(CancelRequest{ID: id, Reply: 900})
+			w.tell(CancelRequest{ID: next, Reply: 901})
+			if w.state(next) != gang.Cancelled {
+				t.Errorf("the one that waits is %s", w.state(next))
+			}
+			w.until(2, "cancelled", func() bool { return w.state(id) == gang.Cancelled })
+			for _, k := range w.keepers {
+				if k.run.Gang == id {
+					t.Errorf("it is called cancelled while lane %s runs it", k.lane)
+				}
+			}
+			after := w.submit(simSpec(16, 8))
+			w.until(2, "the next one's success", func() bool { return w.state(after) == gang.Succeeded })
+		})
+	}
+}
+
+func TestAJobStopQueuesTheGangAgainAndSaysWhy(t *testing.T) {
+	w := ready(t, 7, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+	delete(w.jobs, k.job)
+	w.post("nomad", LaneJobRemoved{k.lane})
+	w.stopTask(k, "job stopped by operator")
+	w.until(2, "queued again", func() bool {
+		return w.core.gangs[id].rec.Attempt == 2 || w.state(id) == gang.Queued || w.state(id) == gang.Preempting
+	})
+	if why := w.core.gangs[id].rec.Why; w.state(id) != gang.Launching && !strings.Contains(why, "through Nomad") {
+		t.Errorf("why = %q", why)
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if rec := w.core.gangs[id].rec; rec.Failures != 0 || rec.Attempt != 2 {
+		t.Errorf("failures %d, attempt %d", rec.Failures, rec.Attempt)
+	}
+}
+
+func TestMembersThatAreNotReadyInTime(t *testing.T) {
+	w := ready(t, 8, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	bad := w.core.gangs[id].rec.Members[1].Node
+	w.nodes[slices.IndexFunc(w.nodes, func(n *simNode) bool { return n.id == bad })].silent = true // Nomad starts nothing there
+	w.until(2, "success elsewhere", func() bool { return w.state(id) == gang.Succeeded })
+	rec := w.core.gangs[id].rec
+	if rec.Attempt != 2 || !slices.Contains(rec.Avoid, bad) {
+		t.Errorf("attempt %d, avoids %v, %s was late", rec.Attempt, rec.Avoid, bad)
+	}
+}
+
+func TestASecondAllocationOfALaneIsRefused(t *testing.T) {
+	w := ready(t, 12, 2, 2)
+	id := w.submit(simSpec(8, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	lane := w.core.gangs[id].rec.Members[0].Lane
+	out := w.core.Step(w.now, KeeperAdmit{Lane: lane, Allocation: "another", State: KeeperNew})
+	if len(out.Actions) != 1 || len(out.Batches) != 0 {
+		t.Fatalf("effects %+v", out)
+	}
+	if _, refused := out.Actions[0].(RefuseLane); !refused {
+		t.Errorf("the action is %T", out.Actions[0])
+	}
+}
+
+func TestACrashBeforeAnyCallToNomadLaunchesTheSameAttempt(t *testing.T) {
+	w := ready(t, 13, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.restart(2) // the calls are lost
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if n := w.core.gangs[id].rec.Attempt; n != 1 {
+		t.Errorf("attempt %d", n)
+	}
+}
+
+func TestRetriesAreBounded(t *testing.T) {
+	w := ready(t, 9, 2, 2)
+	spec := simSpec(16, 8)
+	spec.InfraRetries = 1
+	id := w.submit(spec)
+	for range 2 {
+		w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+		k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+		w.post(string(k.lane), KeeperRankExit{Lane: k.lane, Run: k.run, Message: "exit code 1"})
+		w.until(2, "stopped", func() bool { return w.state(id) != gang.Running })
+	}
+	w.until(2, "failed", func() bool { return w.state(id) == gang.Failed })
+	if why := w.core.gangs[id].rec.Why; !strings.Contains(why, "infra_retries = 1") {
+		t.Errorf("why = %q", why)
+	}
+}
+
+func TestMaxRunEndsAGangAsFailed(t *testing.T) {
+	w := ready(t, 10, 2, 2)
+	spec := simSpec(8, 8)
+	spec.MaxRun = time.Minute
+	id := w.submit(spec)
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	w.now = w.now.Add(time.Minute)
+	w.tell(Tick{})
+	w.until(2, "failed", func() bool { return w.state(id) == gang.Failed })
+}
+
+func TestASilentNodesGangStartsElsewhereAndItsGPUsWait(t *testing.T) {
+	w := ready(t, 11, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	n := w.keepers[w.core.gangs[id].rec.Members[1].Lane].node
+	w.cut(n)
+	w.tell(HostSilent{n.uuids})
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if rec := w.core.gangs[id].rec; rec.Attempt != 2 || slices.ContainsFunc(rec.Members, func(m gang.Member) bool { return m.Node == n.id }) {
+		t.Errorf("attempt %d on %v", rec.Attempt, rec.Members)
+	}
+	w.until(2, "the lost lane's end", func() bool { return len(w.core.lanes) == 0 })
+}
+
+// cut takes a node off the network: its keepers run on, unheard.
+func (w *world) cut(n *simNode) {
+	n.silent = true
+	for _, k := range w.keepersInOrder() {
+		if k.node == n {
+			k.cut = true
+			delete(w.mail, string(k.lane))
+		}
+	}
+}
+
+func (w *world) rejoin(n *simNode) {
+	n.silent = false
+	w.post("host "+n.id, HostHeard{n.uuids})
+	w.hello(n)
+	for _, k := range w.keepersInOrder() {
+		if k.node == n && k.cut {
+			k.cut = false
+			w.reconnect(k)
+		}
+	}
+}
+
+// TestNothingIsLost runs gangs through crashes of gangd between any two
+// effects, lost ranks, stopped jobs and nodes that are cut off, and asks that
+// each ends well, once, with nothing left.
+func TestNothingIsLost(t *testing.T) {
+	seeds := uint64(80)
+	if testing.Short() {
+		seeds = 12
+	}
+	total := make(map[string]int)
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			w := ready(t, 1000+seed, 4, 2)
+			w.crashy = true
+			var ids []gang.ID
+			for i := range 8 {
+				shape := [][2]int{{16, 8}, {8, 4}, {8, 8}, {32, 8}, {4, 4}, {1, 1}}[w.rng.IntN(6)]
+				w.until(2, "deciding", func() bool { return w.core.deciding })
+				ids = append(ids, w.submit(simSpec(shape[0], shape[1])))
+				for range w.rng.IntN(200) {
+					w.advance(2)
+				}
+				w.disturb(i)
+			}
+			w.crashy = false
+			for _, n := range w.nodes {
+				if n.silent {
+					w.rejoin(n)
+				}
+			}
+			w.until(2, "all ended", func() bool { return len(w.ended) == len(ids) })
+			for _, id := range ids {
+				if w.ended[id] != gang.Succeeded {
+					t.Errorf("gang %s %s: %s", id, w.ended[id], w.core.gangs[id].rec.Why)
+				}
+			}
+			w.until(2, "nothing left", func() bool { return len(w.jobs) == 0 && len(w.core.lanes) == 0 && len(w.keepers) == 0 })
+			for kind, n := range w.counts {
+				total[kind] += n
+			}
+		})
+	}
+	t.Logf("inputs: %v", total)
+}
+
+// disturb does one bad thing.
+func (w *world) disturb(i int) {
+	keepers := w.keepersInOrder()
+	switch w.rng.IntN(5) {
+	case 0:
+		w.restart(2)
+	case 1: // a rank dies
+		for _, k := range keepers {
+			if k.state == KeeperBusy && k.steps <= simSteps && !k.cut {
+				w.counts["rank lost"]++
+				w.post(string(k.lane), KeeperRankExit{Lane: k.lane, Run: k.run, Message: "killed"})
+				w.post(string(k.lane), KeeperEnded{Lane: k.lane, Run: k.run, Outcome: OutcomeRankLost})
+				w.endKeeper(k, KeeperClosed{Lane: k.lane, Reason: "rank lost"})
+				return
+			}
+		}
+	case 2: // an operator stops a lane
+		for _, k := range keepers {
+			if !k.cut {
+				w.counts["job stopped"]++
+				delete(w.jobs, k.job)
+				w.post("nomad", LaneJobRemoved{k.lane})
+				w.stopTask(k, "job stop")
+				return
+			}
+		}
+	case 3: // a node is cut off, or one comes back
+		n := w.nodes[i%len(w.nodes)]
+		if n.silent {
+			w.rejoin(n)
+			return
+		}
+		w.counts["cut"]++
+		w.cut(n)
+		w.post("host "+n.id, HostSilent{n.uuids})
+	}
+}

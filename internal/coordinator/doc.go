@@ -1,0 +1,37 @@
+// Package coordinator is the one loop that decides: it observes, asks the
+// engine, writes what it intends to Consul, and then acts.
+//
+// Core is the loop's inside, a deterministic state machine: Step takes one
+// input and the time, and returns what is to be written and, after that, done.
+// Loop is its outside: leadership, the writer, and the workers that call
+// Nomad. The package owns the small interfaces that it needs of its adapters.
+package coordinator
+
+import "time"
+
+// Times and limits of the life of a gang.
+const (
+	// keeperAway is how long the stream of a keeper whose host is alive may be
+	// away before the keeper counts as dead: a restart of gangd, or a change of
+	// leaders, is over by then.
+	keeperAway = 3 * time.Second
+	// keeperReturn is the same after gangd itself came up.
+	keeperReturn = 10 * time.Second
+	// blockedAfter is how long Nomad may fail to place a lane before its node
+	// is held unfit: the allocation that was there before may still be ending.
+	blockedAfter = 5 * time.Second
+	// leaseMargin is added to the lease before a silent lane's GPUs count as
+	// free.
+	leaseMargin = 3 * time.Second
+	// warmUp bounds the wait for nodes to report after gangd took over.
+	warmUp = 3 * time.Second
+	// purgeAgain is the pause between failed calls to purge a lane's jobs.
+	purgeAgain = 10 * time.Second
+	// backoff doubles from backoffFirst to backoffMost from the second failure
+	// of a gang on.
+	backoffFirst = 5 * time.Second
+	backoffMost  = 5 * time.Minute
+	// maxAvoid bounds the nodes that a gang's record remembers as unfit.
+	maxAvoid = 16
+	maxWhy   = 500
+)

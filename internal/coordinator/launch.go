@@ -1,0 +1,263 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
+)
+
+// launch begins an attempt that the engine decided on: the gang's record says
+// where, then the lanes are opened side by side.
+func (c *Core) launch(d schedule.Start) {
+	g := c.gangs[d.ID]
+	if g == nil || d.Attempt != g.rec.Attempt+1 {
+		c.fault("launch gang %s, attempt %d: the engine started what the coordinator does not wait for", d.ID, d.Attempt)
+		return
+	}
+	g.queued = false
+	if !c.move(g, gang.Launching) {
+		return
+	}
+	g.rec.Attempt, g.rec.Fence, g.rec.Why = d.Attempt, c.cfg.Fence, ""
+	g.rec.Members = d.Placement
+	g.rec.Times = gang.Times{Decided: gang.Millis(c.now)}
+	g.progress, g.ranks = gang.Progress{}, make(map[int]int)
+	g.readyBy = c.now.Add(c.cfg.ReadyTimeout)
+	g.lanes = make([]*lane, len(d.Placement))
+	for i := range d.Placement {
+		m := &g.rec.Members[i]
+		m.Lane = gang.NewLaneID(d.ID, d.Attempt, i)
+		g.lanes[i] = c.openLane(g, i, *m)
+	}
+}
+
+func (c *Core) openLane(g *entry, member int, m gang.Member) *lane {
+	l := &lane{rec: gang.Lane{
+		Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneOpening, Node: m.Node, GPUs: m.GPUs, UUIDs: c.uuids(m),
+		Template: g.rec.Template, Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: c.cfg.Fence,
+		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane),
+	}}
+	c.lanes[m.Lane] = l
+	c.touchLane(l)
+	c.act(l.open())
+	return l
+}
+
+func (l *lane) open() OpenLane {
+	return OpenLane{Lane: l.rec.ID, Template: l.rec.Template, Node: l.rec.Node, UUIDs: l.rec.UUIDs, Job: l.rec.Job}
+}
+
+// observeNomad takes in what Nomad says of lanes, and how calls to it went.
+func (c *Core) observeNomad(in Input) {
+	switch in := in.(type) {
+	case LaneJobsListed:
+		c.listLaneJobs(in.Jobs)
+	case LaneJobChanged:
+		c.laneJob(in.Job)
+	case LaneJobRemoved:
+		if l := c.lanes[in.Lane]; l != nil && !l.purging && !l.purged {
+			c.laneJobGone(l)
+		}
+	case LaneBlocked:
+		if l := c.lanes[in.Lane]; l != nil && l.rec.State == gang.LaneOpening && l.blockedSince.IsZero() {
+			l.blockedSince, l.blockedWhy = c.now, in.Reason
+		}
+	case LaneOpened:
+		c.laneOpened(in)
+	case LanePurged:
+		c.lanePurged(in)
+	}
+}
+
+// listLaneJobs compares all pinned parents in Nomad with the lanes there
+// should be. A stray one is purged: nobody would admit its keeper.
+func (c *Core) listLaneJobs(jobs []LaneJob) {
+	listed := make(map[gang.LaneID]bool, len(jobs))
+	for _, j := range jobs {
+		listed[j.Lane] = true
+		c.laneJob(j)
+	}
+	for _, l := range c.lanesInOrder() {
+		if !listed[l.rec.ID] && l.opened && c.now.Sub(l.openedAt) > blockedAfter {
+			c.laneJobGone(l)
+		}
+	}
+}
+
+// laneJobGone: Nomad no longer knows a lane's jobs. A keeper that was admitted
+// will say that it was stopped; one that cannot be reached may run on until
+// its lease ends.
+func (c *Core) laneJobGone(l *lane) {
+	why := "its jobs are gone from Nomad"
+	switch {
+	case l.rec.Allocation == "":
+		c.endedByNomad(l, fmt.Sprintf("member %d on %s: %s", l.rec.Member, c.nodeName(l.rec.Node), why))
+		c.closed(l)
+	case !l.connected:
+		c.loseLane(l, why)
+	}
+}
+
+// laneJob takes in how a lane's allocation stands.
+func (c *Core) laneJob(j LaneJob) {
+	l := c.lanes[j.Lane]
+	if l == nil {
+		c.note("purging jobs of a lane that gangd does not have", "job", j.Job, "lane", j.Lane)
+		c.act(PurgeLane{Lane: j.Lane, Job: j.Job})
+		return
+	}
+	l.opened = true
+	if j.Allocation != "" {
+		c.reach(l, func(t *gang.Times) *int64 { return &t.Allocated })
+	}
+	if !j.Ended || (l.rec.Allocation != "" && j.Allocation != "" && j.Allocation != l.rec.Allocation) {
+		return
+	}
+	if l.rec.State == gang.LaneOpening && l.rec.Allocation == "" && j.Allocation == "" && !j.Stopped {
+		return
+	}
+	why := fmt.Sprintf("its allocation on %s ended: %s", c.nodeName(l.rec.Node), j.Message)
+	switch {
+	case j.Stopped:
+		c.endedByNomad(l, why)
+	case l.rec.State == gang.LaneOpening || l.rec.State == gang.LaneIdle:
+		c.unfit(l, why)
+	default:
+		c.lost(l, why)
+	}
+	c.closed(l)
+}
+
+// reach notes the time at which a gang's last lane came as far as it says.
+func (c *Core) reach(l *lane, at func(*gang.Times) *int64) {
+	if g := c.entryOf(l.laneRun()); g != nil && g.rec.State == gang.Launching {
+		*at(&g.rec.Times) = gang.Millis(c.now)
+	}
+}
+
+func (c *Core) laneOpened(in LaneOpened) {
+	l := c.lanes[in.Lane]
+	if l == nil {
+		return
+	}
+	if in.Fault == nil {
+		l.opened, l.openedAt = true, c.now
+		l.rec.TemplateVersion = in.Version
+		c.reach(l, func(t *gang.Times) *int64 { return &t.Dispatched })
+		return
+	}
+	g := c.entryOf(l.laneRun())
+	switch {
+	case g == nil || l.rec.State != gang.LaneOpening:
+	case in.Template:
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: %v", g.rec.Template, in.Fault))
+	default:
+		c.unfit(l, fmt.Sprintf("its lane on %s could not be opened: %v", c.nodeName(l.rec.Node), in.Fault))
+	}
+}
+
+// admit answers a keeper that asks to be let in. One allocation is admitted a
+// lane, and only while the lane is opening; it is written down first. A keeper
+// that was admitted before is let go on.
+func (c *Core) admit(in KeeperAdmit) {
+	l := c.lanes[in.Lane]
+	if l == nil {
+		c.act(RefuseLane{in.Lane, "gangd has no such lane: it was closed, or another cluster's gangd opened it"})
+		return
+	}
+	l.address = in.Address
+	switch {
+	case l.rec.Allocation == "" && l.rec.State == gang.LaneOpening:
+		l.rec.Allocation = in.Allocation
+		c.touchLane(l)
+		c.reach(l, func(t *gang.Times) *int64 { return &t.Admitted })
+	case l.rec.Allocation == "" || l.rec.Allocation != in.Allocation:
+		c.act(RefuseLane{in.Lane, fmt.Sprintf("lane %s is %s and admitted the allocation %q", l.rec.ID, l.rec.State, l.rec.Allocation)})
+		return
+	case l.rec.State == gang.LaneClosing || l.rec.State == gang.LaneLost || l.rec.State == gang.LaneClosed:
+		l.connected = true
+		c.endLane(l, "its gang has been stopped")
+		return
+	}
+	l.connected = true
+	c.act(AdmitLane{l.rec.ID})
+	if in.State == KeeperIdle {
+		c.ready(l)
+	}
+}
+
+// ready: all ranks of a lane are up.
+func (c *Core) ready(l *lane) {
+	g := c.entryOf(l.laneRun())
+	if g == nil || g.rec.State != gang.Launching || l.accepted || !c.moveLane(l, gang.LaneIdle) {
+		return
+	}
+	l.ready = true
+	c.startMembers(g)
+}
+
+// startMembers is the start barrier: once all lanes of the gang are ready,
+// member 0 is told to run, and once it has answered with its port, the others.
+// A lane that was told and did not answer is told again when it comes back.
+func (c *Core) startMembers(g *entry) {
+	for _, l := range g.lanes {
+		if !l.ready {
+			return
+		}
+	}
+	if g.rec.Times.Ready == 0 {
+		g.rec.Times.Ready = gang.Millis(c.now)
+	}
+	if !g.lanes[0].accepted {
+		c.startMember(g, 0)
+		return
+	}
+	for member, l := range g.lanes {
+		if !l.accepted {
+			c.startMember(g, member)
+		}
+	}
+}
+
+func (c *Core) startMember(g *entry, member int) {
+	l := g.lanes[member]
+	order := StartRun{
+		Lane: l.rec.ID, Run: g.run(), Member: member, FirstRank: member * g.rec.PerNode, World: g.rec.GPUs,
+		Params: g.spec.Params,
+	}
+	if member > 0 {
+		order.MasterAddress, order.MasterPort = g.lanes[0].address, g.lanes[0].port
+	}
+	for _, other := range g.lanes {
+		for range g.rec.PerNode {
+			order.Peers = append(order.Peers, other.address)
+		}
+	}
+	c.act(order)
+}
+
+// accepted: a lane handed the order to run to its ranks.
+func (c *Core) accepted(in KeeperAccepted) {
+	g, l := c.entryOf(in.Run), c.lanes[in.Lane]
+	if g == nil || l == nil || l.accepted || g.rec.State != gang.Launching || l.laneRun() != in.Run {
+		return
+	}
+	l.accepted, l.ready = true, true
+	c.moveLane(l, gang.LaneIdle)
+	c.moveLane(l, gang.LaneBusy)
+	c.touchLane(l)
+	if l.rec.Member == 0 {
+		l.port = in.MasterPort
+		c.startMembers(g)
+	}
+	for _, other := range g.lanes {
+		if !other.accepted {
+			return
+		}
+	}
+	if c.move(g, gang.Running) {
+		g.rec.Times.Started = gang.Millis(c.now)
+		g.runBegan = c.now
+	}
+}

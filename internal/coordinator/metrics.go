@@ -1,0 +1,73 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gangd/gangd/internal/cluster"
+)
+
+// Metrics is what /metrics shows of the coordinator.
+type Metrics struct {
+	steps   *prometheus.HistogramVec
+	commits prometheus.Histogram
+	batches prometheus.Counter
+	faults  prometheus.Counter
+	gangs   *prometheus.GaugeVec
+	gpus    *prometheus.GaugeVec
+	lanes   prometheus.Gauge
+}
+
+// NewMetrics makes the metrics; Register puts them into a registry.
+func NewMetrics() *Metrics {
+	latency := prometheus.ExponentialBuckets(10e-6, 2, 18) // 10 us to 1.3 s
+	return &Metrics{
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gangd_step_seconds", Help: "Time to take in one input, decisions included, by its kind.", Buckets: latency}, []string{"input"}),
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gangd_commit_seconds", Help: "Time to make a group of batches durable in Consul.", Buckets: latency}),
+		batches: prometheus.NewCounter(prometheus.CounterOpts{Name: "gangd_batches_total", Help: "Batches made durable in Consul."}),
+		faults:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gangd_faults_total", Help: "Things that should not have happened; each is in the log."}),
+		gangs:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gangs", Help: "Gangs by state; ended ones as long as they are kept."}, []string{"state"}),
+		gpus:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gpus", Help: "GPUs by model and by what they are: total, usable, free."}, []string{"model", "kind"}),
+		lanes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "gangd_lanes", Help: "Lanes that are not yet forgotten."}),
+	}
+}
+
+// Register puts the metrics into a registry.
+func (m *Metrics) Register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.steps, m.commits, m.batches, m.faults, m.gangs, m.gpus, m.lanes} {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) stepped(in Input, took time.Duration) {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", in), "coordinator.")
+	m.steps.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+func (m *Metrics) committed(batches int, took time.Duration) {
+	m.batches.Add(float64(batches))
+	m.commits.Observe(took.Seconds())
+}
+
+// observe reads the gauges off the core; it runs within the loop.
+func (m *Metrics) observe(c *Core) {
+	m.gangs.Reset()
+	for _, g := range c.bySeq {
+		m.gangs.WithLabelValues(string(g.rec.State)).Inc()
+	}
+	root := c.engine.Cluster().Root()
+	for _, model := range c.engine.Cluster().Models() {
+		m.gpus.WithLabelValues(model, "total").Set(float64(root.GPUs(cluster.Total, model)))
+		m.gpus.WithLabelValues(model, "usable").Set(float64(root.GPUs(cluster.Usable, model)))
+		m.gpus.WithLabelValues(model, "free").Set(float64(root.GPUs(cluster.Free, model)))
+	}
+	m.lanes.Set(float64(len(c.lanes)))
+}

@@ -1,0 +1,319 @@
+package coordinator
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
+)
+
+// node is a node as Nomad shows it, with the last thing that the engine was
+// told of it.
+type node struct {
+	view NodeView
+	gone bool
+	told cluster.Spec
+}
+
+// host is what the processes of a machine say, found by the GPUs it has.
+type host struct {
+	gpus     []GPUView
+	driver   bool // its driver plugin can be reached
+	silent   bool
+	silentAt time.Time
+}
+
+// observeNode takes in what Nomad or a host says of a node, and tells the
+// engine where that makes a difference.
+func (c *Core) observeNode(in Input) {
+	switch in := in.(type) {
+	case NodesListed:
+		c.listNodes(in.Nodes)
+	case NodeChanged:
+		c.setNode(in.Node)
+	case NodeRemoved:
+		c.removeNode(in.ID)
+	case Inventory:
+		c.takeInventory(in.GPUs)
+	case DriverUp:
+		c.host(in.UUIDs).driver = true
+		c.refresh(in.UUIDs)
+	case DriverDown:
+		c.host(in.UUIDs).driver = false
+		c.refresh(in.UUIDs)
+	case HostSilent:
+		c.silence(in.UUIDs)
+	case HostHeard:
+		c.host(in.UUIDs).silent = false
+		c.refresh(in.UUIDs)
+	}
+	c.beginDeciding()
+}
+
+func (c *Core) listNodes(views []NodeView) {
+	listed := make(map[string]bool, len(views))
+	for _, v := range views {
+		listed[v.ID] = true
+		c.setNode(v)
+	}
+	for _, n := range c.engine.Cluster().Nodes() {
+		if !listed[n.ID] {
+			c.removeNode(n.ID)
+		}
+	}
+}
+
+func (c *Core) setNode(v NodeView) {
+	n := c.nodes[v.ID]
+	if n == nil {
+		n = new(node)
+		c.nodes[v.ID] = n
+	}
+	n.view, n.gone = v, false
+	if v.Down {
+		c.nodeDown(v.ID)
+	}
+	c.tell(n)
+}
+
+func (c *Core) removeNode(id string) {
+	n := c.nodes[id]
+	if n == nil {
+		n = &node{view: NodeView{ID: id, Domains: make([]string, len(c.cfg.Levels))}}
+		c.nodes[id] = n
+	}
+	if !n.gone {
+		n.gone = true
+		c.nodeDown(id)
+		c.tell(n)
+	}
+}
+
+// host finds the host that has one of the GPUs, or makes it.
+func (c *Core) host(uuids []string) *host {
+	var h *host
+	for _, u := range uuids {
+		if h = c.hosts[u]; h != nil {
+			break
+		}
+	}
+	if h == nil {
+		h = new(host)
+	}
+	for _, u := range uuids {
+		c.hosts[u] = h
+	}
+	return h
+}
+
+func (c *Core) takeInventory(gpus []GPUView) {
+	uuids := make([]string, len(gpus))
+	for i, g := range gpus {
+		uuids[i] = g.UUID
+	}
+	c.host(uuids).gpus = gpus
+	c.refresh(uuids)
+}
+
+// silence suspects a host at once: its gangs stop and start elsewhere, and its
+// own GPUs wait until it answers, its lease has run out, or Nomad gives it up.
+func (c *Core) silence(uuids []string) {
+	h := c.host(uuids)
+	h.silent, h.silentAt = true, c.now
+	c.refresh(uuids)
+	for _, l := range c.lanesInOrder() {
+		if len(l.rec.UUIDs) > 0 && c.hosts[l.rec.UUIDs[0]] == h {
+			c.loseLane(l, "its node went silent")
+		}
+	}
+}
+
+// nodeDown: Nomad has given the node up, so nothing of gangd runs there but
+// what its own lease will end, or has ended.
+func (c *Core) nodeDown(id string) {
+	for _, l := range c.lanesInOrder() {
+		if l.rec.Node != id || l.connected {
+			continue
+		}
+		c.loseLane(l, "its node is down")
+	}
+}
+
+// refresh tells the engine of the nodes that have these GPUs.
+func (c *Core) refresh(uuids []string) {
+	for _, n := range c.engine.Cluster().Nodes() {
+		if view := c.nodes[n.ID]; view != nil && view.hasAny(uuids) {
+			c.tell(view)
+		}
+	}
+	for _, id := range sortedIDs(c.nodes) {
+		if n := c.nodes[id]; c.engine.Cluster().Node(id) == nil && n.hasAny(uuids) {
+			c.tell(n)
+		}
+	}
+}
+
+func (n *node) hasAny(uuids []string) bool {
+	return slices.ContainsFunc(uuids, func(u string) bool { _, has := n.view.Devices[u]; return has })
+}
+
+// tell hands a node to the engine, if what counts has changed.
+func (c *Core) tell(n *node) {
+	spec := c.compose(n)
+	if reflect.DeepEqual(spec, n.told) {
+		return
+	}
+	n.told = spec
+	if err := c.decide(schedule.NodeSet{Node: spec}); err != nil {
+		c.fault("take in node: %w", err)
+	}
+}
+
+// compose makes one description of a node out of Nomad's view and its host's
+// words.
+func (c *Core) compose(n *node) cluster.Spec {
+	spec := cluster.Spec{ID: n.view.ID, Name: n.view.Name, Domains: n.view.Domains}
+	h := c.hostOf(n)
+	if h != nil && len(h.gpus) > 0 {
+		for _, g := range h.gpus {
+			spec.GPUs = append(spec.GPUs, n.gpu(g))
+		}
+	} else { // what Nomad remembers of a node that has not spoken
+		for _, u := range sortedIDs(n.view.Devices) {
+			spec.GPUs = append(spec.GPUs, n.gpu(n.view.Devices[u]))
+		}
+	}
+	spec.Why = n.unfit(h)
+	spec.Schedulable = spec.Why == ""
+	return spec
+}
+
+func (c *Core) hostOf(n *node) *host {
+	for _, u := range sortedIDs(n.view.Devices) {
+		if h := c.hosts[u]; h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// gpu is a GPU as the engine should see it: in order if its host and Nomad say
+// so. Nomad hears of a fault seconds later, and of the recovery too: until
+// then it would not place a lane there.
+func (n *node) gpu(g GPUView) cluster.GPU {
+	out := cluster.GPU{UUID: g.UUID, Index: g.Index, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
+	if !out.Healthy {
+		return out
+	}
+	if device, listed := n.view.Devices[g.UUID]; !listed {
+		out.Healthy, out.Reason = false, "Nomad does not list it yet"
+	} else if !device.Healthy {
+		out.Healthy, out.Reason = false, "Nomad still thinks it unhealthy"
+	}
+	return out
+}
+
+// unfit says why a node may take no new members; empty when it may.
+func (n *node) unfit(h *host) string {
+	switch {
+	case n.gone:
+		return "down: Nomad no longer knows it"
+	case n.view.Down:
+		return "down: Nomad calls it down"
+	case !n.view.Ready:
+		return "down: Nomad does not call it ready"
+	case n.view.Draining:
+		return "draining: a drain was ordered in Nomad"
+	case !n.view.Eligible:
+		return "ineligible: it was made ineligible in Nomad"
+	case h == nil:
+		return "unknown: no plugin of gangd has spoken for it; see the logs of its Nomad agent"
+	case h.silent:
+		return "silent: nothing is heard from its plugins and keepers"
+	case !h.driver:
+		return "unknown: its driver plugin is not connected; see the logs of its Nomad agent"
+	case len(h.gpus) == 0:
+		return "unknown: its device plugin has not told its GPUs"
+	}
+	return ""
+}
+
+// beginDeciding hands the queue to the engine once the nodes have reported,
+// so that a narrow gang does not start ahead of a wide one only because the
+// wide one's nodes were late.
+func (c *Core) beginDeciding() {
+	if !c.restored || c.deciding || len(c.nodes) == 0 {
+		return
+	}
+	if c.now.Before(c.warmUntil) {
+		for _, n := range c.nodes {
+			if n.view.Ready && n.view.Eligible && !n.told.Schedulable {
+				return
+			}
+		}
+	}
+	c.deciding = true
+	var together schedule.Together
+	for _, g := range c.bySeq {
+		if !g.rec.State.Placed() && !g.rec.State.Terminal() && !c.now.Before(g.notBefore) {
+			together = append(together, schedule.Submit{Gang: g.forEngine()})
+			g.queued = true
+		}
+	}
+	if err := c.decide(together); err != nil {
+		c.fault("take the queue over: %w", err)
+	}
+}
+
+// nodeStatuses lists the nodes as an operator sees them.
+func (c *Core) nodeStatuses() []cluster.NodeStatus {
+	holders := make(map[string]*lane)
+	for _, l := range c.lanesInOrder() {
+		for _, u := range l.rec.UUIDs {
+			if !l.freed {
+				holders[u] = l
+			}
+		}
+	}
+	out := []cluster.NodeStatus{}
+	for _, n := range c.engine.Cluster().Nodes() {
+		s := cluster.NodeStatus{ID: n.ID, Name: n.Name, Domains: n.Domains, State: "ready", Free: n.Free().Count(), HeardMillis: -1}
+		if n.Why != "" {
+			s.State, s.Why = splitWhy(n.Why)
+		}
+		for _, g := range n.GPUs {
+			gs := cluster.GPUStatus{Index: g.Index, UUID: g.UUID, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
+			if l := holders[g.UUID]; l != nil {
+				gs.Gang, gs.Lane = string(l.rec.Gang), string(l.rec.ID)
+			}
+			s.GPUs = append(s.GPUs, gs)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// nodeName is the name of a node, or its ID where none is known.
+func (c *Core) nodeName(id string) string {
+	if n := c.nodes[id]; n != nil && n.view.Name != "" {
+		return n.view.Name
+	}
+	return id
+}
+
+// uuids are those of the GPUs of a placed member, in rank order.
+func (c *Core) uuids(m gang.Member) []string {
+	out := make([]string, 0, len(m.GPUs))
+	n := c.engine.Cluster().Node(m.Node)
+	for _, index := range m.GPUs {
+		for _, g := range n.GPUs {
+			if g.Index == index {
+				out = append(out, g.UUID)
+			}
+		}
+	}
+	return out
+}

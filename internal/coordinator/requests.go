@@ -1,0 +1,308 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// MaxSpecs bounds the gangs of one submission: with their specifications they
+// fit one transaction.
+const MaxSpecs = gang.MaxBatch / 2
+
+// Submit accepts all gangs or none; what it returns is durable.
+func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, error) {
+	if len(specs) == 0 || len(specs) > MaxSpecs {
+		return nil, gang.Refuse("a submission has 1 to %d gangs, this one has %d", MaxSpecs, len(specs))
+	}
+	checked := make(map[string]bool)
+	for _, s := range specs {
+		if err := s.Validate(); err != nil {
+			return nil, gang.Refuse("%v", err)
+		}
+		if checked[s.Template] {
+			continue
+		}
+		checked[s.Template] = true
+		err := l.cfg.Nomad.CheckTemplate(ctx, s.Template)
+		switch {
+		case errors.Is(err, ErrTemplate):
+			return nil, gang.Refuse("%v", err)
+		case err != nil:
+			return nil, fmt.Errorf("check template %s: %w: %w", s.Template, err, gang.ErrOverloaded)
+		}
+	}
+	random := make([][5]byte, len(specs))
+	for i := range random {
+		rand.Read(random[i][:])
+	}
+	return l.request(ctx, func(reply int) Input { return SubmitRequest{Specs: specs, Random: random, Reply: reply} })
+}
+
+// Cancel ends a gang for good.
+func (l *Loop) Cancel(ctx context.Context, id gang.ID) (gang.Status, error) {
+	statuses, err := l.request(ctx, func(reply int) Input { return CancelRequest{ID: id, Reply: reply} })
+	if len(statuses) == 1 {
+		return statuses[0], err
+	}
+	return gang.Status{}, err
+}
+
+// request sends an input that is answered.
+func (l *Loop) request(ctx context.Context, in func(reply int) Input) ([]gang.Status, error) {
+	t := l.leading()
+	if t == nil {
+		return nil, gang.ErrNotLeading
+	}
+	reply, answer, err := t.replies.expect()
+	if err != nil {
+		return nil, err
+	}
+	defer t.replies.drop(reply)
+	select {
+	case t.inputs <- in(reply):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.ctx.Done():
+		return nil, gang.ErrNotLeading
+	}
+	value, err := await(ctx, answer)
+	if err != nil {
+		return nil, err
+	}
+	a := value.(Answer)
+	return a.Statuses, a.Fault
+}
+
+// ask reads the core.
+func ask[T any](ctx context.Context, l *Loop, read func(*Core) T) (T, error) {
+	var zero T
+	t := l.leading()
+	if t == nil {
+		return zero, gang.ErrNotLeading
+	}
+	reply, answer, err := t.replies.expect()
+	if err != nil {
+		return zero, err
+	}
+	defer t.replies.drop(reply)
+	select {
+	case t.queries <- query{func(c *Core) any { return read(c) }, reply}:
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	case <-t.ctx.Done():
+		return zero, gang.ErrNotLeading
+	}
+	value, err := await(ctx, answer)
+	if err != nil {
+		return zero, err
+	}
+	return value.(T), nil
+}
+
+func await(ctx context.Context, answer <-chan any) (any, error) {
+	select {
+	case value := <-answer:
+		if err, failed := value.(error); failed {
+			return nil, err
+		}
+		return value, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Gang returns one gang, with its specification.
+func (l *Loop) Gang(ctx context.Context, id gang.ID) (gang.Status, error) {
+	found, err := ask(ctx, l, func(c *Core) *gang.Status {
+		if g := c.gangs[id]; g != nil {
+			s := c.status(g, true)
+			return &s
+		}
+		return nil
+	})
+	if err == nil && found == nil {
+		err = fmt.Errorf("look for gang %s: %w", id, gang.ErrNotFound)
+	}
+	if err != nil {
+		return gang.Status{}, err
+	}
+	return *found, nil
+}
+
+// Gangs returns all gangs: those that live by acceptance, then those that have
+// ended, the latest first.
+func (l *Loop) Gangs(ctx context.Context) ([]gang.Status, error) {
+	return ask(ctx, l, func(c *Core) []gang.Status {
+		out := []gang.Status{}
+		for _, g := range c.bySeq {
+			if !g.rec.State.Terminal() {
+				out = append(out, c.status(g, false))
+			}
+		}
+		for i := len(c.bySeq) - 1; i >= 0; i-- {
+			if g := c.bySeq[i]; g.rec.State.Terminal() {
+				out = append(out, c.status(g, false))
+			}
+		}
+		return out
+	})
+}
+
+// Nodes returns the nodes in the order in which they were first seen.
+func (l *Loop) Nodes(ctx context.Context) ([]cluster.NodeStatus, error) {
+	nodes, err := ask(ctx, l, (*Core).nodeStatuses)
+	for i := range nodes {
+		for _, g := range nodes[i].GPUs {
+			if age, known := l.cfg.Nodes.Heard(g.UUID); known {
+				nodes[i].HeardMillis = age.Milliseconds()
+				break
+			}
+		}
+	}
+	return nodes, err
+}
+
+// Leading reports whether this agent leads.
+func (l *Loop) Leading() bool { return l.leading() != nil }
+
+// Watch sends a gang's status now and whenever it changes, the latest where
+// the reader is slow, and closes the channel after a terminal one, or when ctx
+// or the leadership ends.
+func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error) {
+	poked, forget, err := l.watchers.add(id)
+	if err != nil {
+		return nil, err
+	}
+	first, err := l.Gang(ctx, id)
+	if err != nil {
+		forget()
+		return nil, err
+	}
+	out := make(chan gang.Status, 1)
+	go func() {
+		defer close(out)
+		defer forget()
+		for s := first; ; {
+			select {
+			case out <- s:
+			case <-ctx.Done():
+				return
+			}
+			if s.State.Terminal() {
+				return
+			}
+			select {
+			case <-poked:
+			case <-ctx.Done():
+				return
+			}
+			next, err := l.Gang(ctx, id)
+			if err != nil {
+				return
+			}
+			s = next
+		}
+	}()
+	return out, nil
+}
+
+// maxWaiting bounds the requests, and the watchers, that wait at one time.
+const maxWaiting = 8192
+
+// replies matches answers with those who wait for them.
+type replies struct {
+	*sync.Mutex
+	next    *int
+	waiting map[int]chan any
+}
+
+func newReplies() replies {
+	return replies{new(sync.Mutex), new(int), make(map[int]chan any)}
+}
+
+func (r replies) expect() (int, <-chan any, error) {
+	r.Lock()
+	defer r.Unlock()
+	if len(r.waiting) >= maxWaiting {
+		return 0, nil, gang.ErrOverloaded
+	}
+	*r.next++
+	c := make(chan any, 1)
+	r.waiting[*r.next] = c
+	return *r.next, c, nil
+}
+
+func (r replies) give(reply int, value any) {
+	r.Lock()
+	defer r.Unlock()
+	if c := r.waiting[reply]; c != nil {
+		c <- value
+		delete(r.waiting, reply)
+	}
+}
+
+func (r replies) drop(reply int) {
+	r.Lock()
+	defer r.Unlock()
+	delete(r.waiting, reply)
+}
+
+func (r replies) abandon(err error) {
+	r.Lock()
+	defer r.Unlock()
+	for reply, c := range r.waiting {
+		c <- err
+		delete(r.waiting, reply)
+	}
+}
+
+// watchers are told that a gang changed, not how: they ask.
+type watchers struct {
+	*sync.Mutex
+	count *int
+	of    map[gang.ID]map[chan struct{}]bool
+}
+
+func newWatchers() watchers {
+	return watchers{new(sync.Mutex), new(int), make(map[gang.ID]map[chan struct{}]bool)}
+}
+
+func (w watchers) add(id gang.ID) (<-chan struct{}, func(), error) {
+	w.Lock()
+	defer w.Unlock()
+	if *w.count >= maxWaiting {
+		return nil, nil, gang.ErrOverloaded
+	}
+	*w.count++
+	c := make(chan struct{}, 1)
+	if w.of[id] == nil {
+		w.of[id] = make(map[chan struct{}]bool)
+	}
+	w.of[id][c] = true
+	return c, func() {
+		w.Lock()
+		defer w.Unlock()
+		*w.count--
+		delete(w.of[id], c)
+		if len(w.of[id]) == 0 {
+			delete(w.of, id)
+		}
+	}, nil
+}
+
+func (w watchers) poke(id gang.ID) {
+	w.Lock()
+	defer w.Unlock()
+	for c := range w.of[id] {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}

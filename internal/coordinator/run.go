@@ -1,0 +1,196 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// observeKeeper takes in what a lane's keeper says. What is said of an attempt
+// that is not the present one is ignored.
+func (c *Core) observeKeeper(in Input) {
+	switch in := in.(type) {
+	case KeeperAdmit:
+		c.admit(in)
+	case KeeperGone:
+		if l := c.lanes[in.Lane]; l != nil && l.connected {
+			l.connected = false
+			l.awayUntil = c.now.Add(keeperAway)
+		}
+	case KeeperReady:
+		if l := c.lanes[in.Lane]; l != nil {
+			c.ready(l)
+		}
+	case KeeperAccepted:
+		c.accepted(in)
+	case KeeperStage:
+		c.stage(in)
+	case KeeperStep:
+		c.step(in)
+	case KeeperResult:
+		c.result(in)
+	case KeeperError:
+		c.runnerError(in)
+	case KeeperRankExit:
+		if g := c.active(in.Run); g != nil {
+			c.recover(g, fmt.Sprintf("rank %d ended in the midst of the run: %s", in.Rank, in.Message), c.lanes[in.Lane])
+		}
+	case KeeperEnded:
+		c.endedRun(in)
+	case KeeperClosed:
+		c.keeperClosed(in)
+	default:
+		c.fault("take in %T: the core does not know it", in)
+	}
+}
+
+// active returns the gang of a run that is launching or running.
+func (c *Core) active(r Run) *entry {
+	g := c.entryOf(r)
+	if g == nil || (g.rec.State != gang.Launching && g.rec.State != gang.Running) {
+		return nil
+	}
+	return g
+}
+
+func (c *Core) stage(in KeeperStage) {
+	if g := c.active(in.Run); g != nil && in.Rank == 0 && g.progress.Stage != in.Stage {
+		g.progress.Stage = in.Stage
+		c.act(Changed{g.rec.ID})
+	}
+}
+
+// step keeps the progress of the slowest rank, which never goes back within an
+// attempt.
+func (c *Core) step(in KeeperStep) {
+	g := c.active(in.Run)
+	if g == nil || in.Rank < 0 || in.Rank >= g.rec.GPUs || in.I <= g.ranks[in.Rank] {
+		return
+	}
+	g.ranks[in.Rank] = in.I
+	slowest := in.I
+	if len(g.ranks) < g.reporting() {
+		slowest = 0
+	}
+	for _, i := range g.ranks {
+		slowest = min(slowest, i)
+	}
+	if slowest > g.progress.Step {
+		g.progress.Step, g.progress.Steps, g.progress.StepMillis = slowest, in.N, in.Millis
+		c.act(Changed{g.rec.ID})
+	}
+}
+
+// reporting is how many ranks must have spoken before the slowest is known:
+// one a member at least, since a runner may have one process a node.
+func (g *entry) reporting() int { return len(g.rec.Members) }
+
+func (c *Core) result(in KeeperResult) {
+	g := c.active(in.Run)
+	if g == nil || in.Artifact == nil {
+		return
+	}
+	if g.rec.Artifact != nil && g.rec.Artifact.SHA256 != in.Artifact.SHA256 {
+		c.note("a second member made an artifact; the first one counts", "gang", g.rec.ID, "lane", in.Lane)
+		return
+	}
+	g.rec.Artifact, g.rec.Thumbnail = in.Artifact, in.Thumbnail
+}
+
+func (c *Core) runnerError(in KeeperError) {
+	g := c.active(in.Run)
+	if g == nil {
+		return
+	}
+	why := fmt.Sprintf("rank %d: %s: %s", in.Rank, in.Class, in.Message)
+	if in.Retryable {
+		c.recover(g, why, c.lanes[in.Lane])
+		return
+	}
+	c.stop(g, gang.Stopping, gang.Failed, why)
+}
+
+// endedRun: a gang no longer runs in one lane. What led to it was told before,
+// except where the outcome itself is the news.
+func (c *Core) endedRun(in KeeperEnded) {
+	g, l := c.active(in.Run), c.lanes[in.Lane]
+	if g == nil || l == nil || l.laneRun() != in.Run {
+		return
+	}
+	where := fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node))
+	switch in.Outcome {
+	case OutcomeSucceeded:
+		l.done = true
+		c.finish(g)
+	case OutcomeTaskStopped:
+		c.stop(g, gang.Preempting, "", fmt.Sprintf("%s was stopped through Nomad (a job stop, or a drain): %s", where, in.Message))
+	case OutcomeStoreFailed:
+		c.recover(g, fmt.Sprintf("%s could not store its result: %s", where, in.Message), nil)
+	default:
+		c.recover(g, fmt.Sprintf("%s ended: %s", where, in.Message), l)
+	}
+}
+
+// finish: once every member ended well, the result is noted, published, and
+// the lanes close.
+func (c *Core) finish(g *entry) {
+	for _, l := range g.lanes {
+		if !l.done {
+			return
+		}
+	}
+	if !c.move(g, gang.Finishing) {
+		return
+	}
+	c.countRun(g)
+	c.act(g.publish())
+	for _, l := range g.lanes {
+		c.endLane(l, "its gang has finished")
+	}
+}
+
+func (g *entry) publish() Publish {
+	return Publish{Run: g.run(), Manifest: Manifest{
+		Gang: g.rec.ID, Attempt: g.rec.Attempt, Fence: g.rec.Fence, Artifact: g.rec.Artifact, Thumbnail: g.rec.Thumbnail,
+	}}
+}
+
+func (c *Core) published(in Published) {
+	g := c.entryOf(in.Run)
+	if g == nil || g.rec.State != gang.Finishing {
+		return
+	}
+	if in.Fault != nil {
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("its result could not be published: %v", in.Fault))
+		return
+	}
+	g.published = true
+	c.settle(g)
+}
+
+// countRun adds the time since the start to the gang's run time.
+func (c *Core) countRun(g *entry) {
+	if !g.runBegan.IsZero() {
+		g.rec.RunMillis += c.now.Sub(g.runBegan).Milliseconds()
+		g.rec.Times.Ended = gang.Millis(c.now)
+	}
+	g.runBegan = zeroTime
+}
+
+// keeperClosed: the lane's runner is gone. If nobody asked for that, its gang
+// stops too.
+func (c *Core) keeperClosed(in KeeperClosed) {
+	l := c.lanes[in.Lane]
+	if l == nil {
+		return
+	}
+	switch {
+	case in.ByNomad:
+		c.endedByNomad(l, fmt.Sprintf("member %d on %s was stopped through Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), in.Reason))
+	case l.rec.State == gang.LaneOpening || l.rec.State == gang.LaneIdle:
+		c.unfit(l, fmt.Sprintf("its lane on %s closed: %s", c.nodeName(l.rec.Node), in.Reason))
+	default:
+		c.lost(l, in.Reason)
+	}
+	c.closed(l)
+}

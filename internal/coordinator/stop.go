@@ -1,0 +1,307 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
+)
+
+var zeroTime time.Time
+
+// stop ends the present attempt of a gang: preempting and recovering lead back
+// into the queue, stopping leads to the target.
+func (c *Core) stop(g *entry, to, target gang.State, why string) {
+	if g.rec.State == to || !c.move(g, to) {
+		return
+	}
+	g.rec.Target, g.rec.Why = target, clip(why)
+	c.countRun(g)
+	g.published = false
+	for _, l := range g.lanes {
+		c.endLane(l, why)
+	}
+	c.settle(g)
+}
+
+// recover stops a gang that has lost a member, and has it queued again, within
+// the bounds of its retries. The node of the lane that is to blame, if any, is
+// avoided from then on.
+func (c *Core) recover(g *entry, why string, blame *lane) {
+	if g.rec.State != gang.Launching && g.rec.State != gang.Running {
+		return
+	}
+	g.rec.Failures++
+	g.rec.Artifact, g.rec.Thumbnail = nil, nil
+	if blame != nil && !slices.Contains(g.rec.Avoid, blame.rec.Node) {
+		g.rec.Avoid = append(g.rec.Avoid, blame.rec.Node)
+		g.rec.Avoid = g.rec.Avoid[max(0, len(g.rec.Avoid)-maxAvoid):]
+	}
+	if g.rec.Failures > g.spec.InfraRetries {
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("%s; that was attempt %d, and infra_retries = %d allows no more", why, g.rec.Attempt, g.spec.InfraRetries))
+		return
+	}
+	g.notBefore = c.now.Add(pause(g.rec.Failures))
+	c.stop(g, gang.Recovering, "", why)
+}
+
+// pause is the time that a gang rests after its nth failure: none after the
+// first.
+func pause(failures int) time.Duration {
+	if failures < 2 {
+		return 0
+	}
+	d := backoffFirst
+	for i := 2; i < failures && d < backoffMost; i++ {
+		d *= 2
+	}
+	return min(d, backoffMost)
+}
+
+// unfit: a lane will not become ready. The gang is stopped whole, and avoids
+// the node.
+func (c *Core) unfit(l *lane, why string) {
+	if g := c.active(l.laneRun()); g != nil {
+		c.recover(g, fmt.Sprintf("member %d was not ready: %s", l.rec.Member, why), l)
+	}
+}
+
+// lost: a lane that was busy is gone.
+func (c *Core) lost(l *lane, why string) {
+	if g := c.active(l.laneRun()); g != nil && !l.done {
+		c.recover(g, fmt.Sprintf("member %d on %s was lost: %s", l.rec.Member, c.nodeName(l.rec.Node), why), l)
+	}
+}
+
+// endedByNomad: an operator, or Nomad itself, ended a lane. That is no failure
+// of the gang.
+func (c *Core) endedByNomad(l *lane, why string) {
+	if g := c.active(l.laneRun()); g != nil && !l.done && l.rec.State != gang.LaneClosing {
+		c.stop(g, gang.Preempting, "", why)
+	}
+}
+
+// loseLane gives up a lane whose keeper cannot be reached. Its jobs are purged,
+// so that nothing of it starts anew when the node comes back, and its GPUs are
+// held until the keeper's lease has run out.
+func (c *Core) loseLane(l *lane, why string) {
+	if l.rec.State == gang.LaneLost || l.rec.State == gang.LaneClosed || !c.moveLane(l, gang.LaneLost) {
+		return
+	}
+	l.connected = false
+	l.rec.Why = clip(why)
+	l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
+	c.touchLane(l)
+	c.purge(l)
+	c.lost(l, why)
+	if g := c.entryOf(l.laneRun()); g != nil {
+		c.settle(g)
+	}
+}
+
+// endLane has a lane closed: gently where its gang has finished, else by
+// killing what runs. A lane whose keeper was never admitted has nothing to
+// kill.
+func (c *Core) endLane(l *lane, why string) {
+	switch l.rec.State {
+	case gang.LaneClosed:
+		return
+	case gang.LaneLost:
+	default:
+		if l.rec.State != gang.LaneClosing {
+			l.rec.Why = clip(why)
+			c.touchLane(l)
+		}
+		c.moveLane(l, gang.LaneClosing)
+	}
+	switch {
+	case l.connected && c.finishing(l):
+		c.act(CloseLane{l.rec.ID, why})
+	case l.connected:
+		c.act(CancelRun{l.rec.ID, l.laneRun(), why})
+	case l.rec.Allocation == "":
+		c.closed(l)
+	}
+}
+
+func (c *Core) finishing(l *lane) bool {
+	g := c.entryOf(l.laneRun())
+	return g != nil && (g.rec.State == gang.Finishing || g.rec.State == gang.Succeeded)
+}
+
+// closed: the processes of a lane are gone. Its gang is settled before its
+// GPUs are free, so that a gang that is queued again stands in its old place
+// when they are given away.
+func (c *Core) closed(l *lane) {
+	if l.rec.State == gang.LaneClosed || !c.moveLane(l, gang.LaneClosed) {
+		return
+	}
+	l.connected = false
+	c.touchLane(l)
+	c.purge(l)
+	if g := c.entryOf(l.laneRun()); g != nil {
+		c.settle(g)
+	}
+	if !l.freed {
+		l.freed = true
+		if err := c.decide(schedule.Release{Seat: l.seat()}); err != nil {
+			c.fault("free the GPUs of lane %s: %w", l.rec.ID, err)
+		}
+	}
+	c.forget(l)
+}
+
+func (c *Core) purge(l *lane) {
+	if !l.purged && !l.purging {
+		l.purging = true
+		c.act(PurgeLane{Lane: l.rec.ID, Job: l.rec.Job})
+	}
+}
+
+func (c *Core) lanePurged(in LanePurged) {
+	l := c.lanes[in.Lane]
+	if l == nil {
+		return
+	}
+	l.purging = false
+	if in.Fault != nil {
+		l.purgeAt = c.now.Add(purgeAgain)
+		c.note("jobs of a lane could not be purged; it is tried again", "lane", in.Lane, "job", l.rec.Job, "error", in.Fault)
+		return
+	}
+	l.purged = true
+	c.forget(l)
+}
+
+// forget drops a lane that is closed and has left nothing in Nomad.
+func (c *Core) forget(l *lane) {
+	if l.rec.State == gang.LaneClosed && l.purged && !l.gone {
+		l.gone = true
+		c.touchLane(l)
+		delete(c.lanes, l.rec.ID)
+	}
+}
+
+// settle moves a gang on once all its lanes are closed, or lost: a lost one
+// cannot commit or publish anything.
+func (c *Core) settle(g *entry) {
+	for _, l := range g.lanes {
+		if l.rec.State != gang.LaneClosed && l.rec.State != gang.LaneLost {
+			return
+		}
+	}
+	switch g.rec.State {
+	case gang.Preempting, gang.Recovering:
+		c.requeue(g)
+	case gang.Stopping:
+		c.end(g, g.rec.Target)
+	case gang.Finishing:
+		if g.published {
+			c.end(g, gang.Succeeded)
+		}
+	}
+}
+
+func (c *Core) end(g *entry, outcome gang.State) {
+	if c.move(g, outcome) {
+		g.rec.Target = ""
+		if g.rec.Times.Ended == 0 {
+			g.rec.Times.Ended = gang.Millis(c.now)
+		}
+		c.retire(g)
+	}
+}
+
+// requeue puts a gang back in its old place.
+func (c *Core) requeue(g *entry) {
+	if !c.move(g, gang.Queued) {
+		return
+	}
+	g.rec.Members, g.rec.Times, g.lanes = nil, gang.Times{}, nil
+	g.progress, g.ranks = gang.Progress{}, nil
+	if c.now.Before(g.notBefore) {
+		c.resting[g.rec.ID] = g
+		return
+	}
+	c.enqueue(g)
+}
+
+func (c *Core) enqueue(g *entry) {
+	if !c.deciding {
+		return // it goes with the whole queue
+	}
+	g.queued = true
+	if err := c.decide(schedule.Submit{Gang: g.forEngine()}); err != nil {
+		c.fault("queue gang %s again: %w", g.rec.ID, err)
+	}
+}
+
+// tick lets deadlines pass.
+func (c *Core) tick() {
+	c.beginDeciding()
+	for _, id := range sortedIDs(c.resting) {
+		g := c.resting[id]
+		if !c.now.Before(g.notBefore) {
+			delete(c.resting, id)
+			if g.rec.State == gang.Queued && !g.queued {
+				c.enqueue(g)
+			}
+		}
+	}
+	for _, l := range c.lanesInOrder() {
+		c.laneDeadlines(l)
+		if g := c.active(l.laneRun()); g != nil && l.rec.Member == 0 {
+			c.gangDeadlines(g)
+		}
+	}
+}
+
+func (c *Core) laneDeadlines(l *lane) {
+	switch {
+	case l.rec.State == gang.LaneLost && !c.now.Before(l.heldUntil):
+		c.closed(l)
+	case l.rec.State == gang.LaneOpening && !l.blockedSince.IsZero() && c.now.Sub(l.blockedSince) > blockedAfter:
+		c.unfit(l, fmt.Sprintf("Nomad finds no room for it on %s: %s", c.nodeName(l.rec.Node), l.blockedWhy))
+	case !l.connected && l.rec.Allocation != "" && !l.awayUntil.IsZero() && c.now.After(l.awayUntil):
+		c.loseLane(l, "its keeper is gone")
+	}
+	if !l.purgeAt.IsZero() && c.now.After(l.purgeAt) {
+		l.purgeAt = zeroTime
+		c.purge(l)
+	}
+}
+
+func (c *Core) gangDeadlines(g *entry) {
+	switch {
+	case g.rec.State == gang.Launching && c.now.After(g.readyBy):
+		c.notReady(g)
+	case g.rec.State == gang.Running && g.spec.MaxRun > 0 && c.ranFor(g) >= g.spec.MaxRun:
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("it ran for %s, which is its max_run", g.spec.MaxRun))
+	}
+}
+
+func (c *Core) ranFor(g *entry) time.Duration {
+	return time.Duration(g.rec.RunMillis)*time.Millisecond + c.now.Sub(g.runBegan)
+}
+
+// notReady ends the start barrier: the nodes of all members that are late are
+// noted.
+func (c *Core) notReady(g *entry) {
+	var late []string
+	var blame *lane
+	for _, l := range g.lanes {
+		if !l.accepted && (!l.ready || blame == nil) {
+			blame = l
+		}
+		if !l.ready {
+			late = append(late, fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node)))
+			if !slices.Contains(g.rec.Avoid, l.rec.Node) && len(g.rec.Avoid) < maxAvoid {
+				g.rec.Avoid = append(g.rec.Avoid, l.rec.Node)
+			}
+		}
+	}
+	c.recover(g, fmt.Sprintf("not all members were ready within %s: %s", c.cfg.ReadyTimeout, strings.Join(late, ", ")), blame)
+}

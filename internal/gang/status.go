@@ -1,0 +1,81 @@
+package gang
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code says in one word why a gang waits.
+type Code string
+
+// The codes, in the order in which the first that applies is given.
+const (
+	CodeBackoff         Code = "backoff"
+	CodeReservedOther   Code = "reserved_for_other"
+	CodeGPUModel        Code = "gpu_model"
+	CodeTopology        Code = "topology"
+	CodeFragmented      Code = "fragmented"
+	CodeCapacity        Code = "capacity"
+	CodeNotReconciled   Code = "starting"
+	CodeTemplateMissing Code = "template"
+)
+
+// Progress is what the ranks of a running gang last said.
+type Progress struct {
+	Stage string `json:"stage,omitempty"`
+	// Step of Steps done, by the slowest rank.
+	Step       int     `json:"step"`
+	Steps      int     `json:"steps"`
+	StepMillis float64 `json:"step_ms,omitempty"`
+}
+
+// MemberStatus is a member with what is known of its lane.
+type MemberStatus struct {
+	Member     int       `json:"member"`
+	Node       string    `json:"node"`
+	NodeName   string    `json:"node_name"`
+	GPUs       []int     `json:"gpus"`
+	UUIDs      []string  `json:"uuids,omitempty"`
+	Lane       LaneID    `json:"lane,omitempty"`
+	LaneState  LaneState `json:"lane_state,omitempty"`
+	Job        string    `json:"job,omitempty"`
+	Allocation string    `json:"allocation,omitempty"`
+}
+
+// Status is a gang as its user sees it.
+type Status struct {
+	Record
+	Spec *Spec `json:"spec,omitempty"`
+	// Code and Reason say why it waits; empty unless it does.
+	Code   Code   `json:"code,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Position is its place in the queue, from 1; 0 when it does not wait.
+	Position int            `json:"position,omitempty"`
+	Progress *Progress      `json:"progress,omitempty"`
+	Lanes    []MemberStatus `json:"lanes,omitempty"`
+}
+
+// ErrNotFound is wrapped where no gang has the ID that was asked for.
+var ErrNotFound = errors.New("no such gang")
+
+// ErrNotLeading is wrapped where this agent cannot answer because another one
+// leads, or none does.
+var ErrNotLeading = errors.New("this agent does not lead")
+
+// ErrOverloaded is wrapped where a queue is full; the caller should try again
+// after a moment.
+var ErrOverloaded = errors.New("too many requests wait already")
+
+// RefusedError is the answer to a request that was understood and is not
+// granted.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// Refuse makes a RefusedError.
+func Refuse(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// ErrTerminal is wrapped where a gang has ended, and can no longer be changed.
+var ErrTerminal = errors.New("it has ended")

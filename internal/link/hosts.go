@@ -1,0 +1,147 @@
+package link
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/link/linkpb"
+)
+
+// host is the machine whose processes speak of the same GPUs.
+type host struct {
+	uuids  []string
+	heard  time.Time
+	silent bool
+	// driver counts the streams of its driver plugin; the last one counts.
+	driver int
+}
+
+// hosts finds a host by any of its GPUs.
+type hosts struct{ byUUID map[string]*host }
+
+func newHosts() hosts { return hosts{byUUID: make(map[string]*host)} }
+
+// join returns the host that has one of the GPUs, or makes one. A fuller
+// inventory widens the host.
+func (s *Server) join(uuids []string) *host {
+	s.mu.Lock()
+	var h *host
+	for _, u := range uuids {
+		if h = s.hosts.byUUID[u]; h != nil {
+			break
+		}
+	}
+	if h == nil {
+		h = &host{heard: time.Now()}
+	}
+	for _, u := range uuids {
+		if s.hosts.byUUID[u] != h {
+			s.hosts.byUUID[u] = h
+			h.uuids = append(h.uuids, u)
+		}
+	}
+	s.mu.Unlock()
+	s.hear(h)
+	return h
+}
+
+// hear notes a sign of life.
+func (s *Server) hear(h *host) {
+	s.mu.Lock()
+	h.heard = time.Now()
+	back := h.silent
+	s.mu.Unlock()
+	if !back {
+		return
+	}
+	s.tell.Lock()
+	defer s.tell.Unlock()
+	s.mu.Lock()
+	back = h.silent
+	h.silent = false
+	uuids := slices.Clone(h.uuids)
+	s.mu.Unlock()
+	if back {
+		s.observe(HostHeard{uuids})
+	}
+}
+
+// LastHeard returns when something was last heard from the host with this GPU.
+func (s *Server) LastHeard(uuid string) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.hosts.byUUID[uuid]; h != nil {
+		return h.heard, true
+	}
+	return time.Time{}, false
+}
+
+// watchHosts suspects hosts that say nothing. When it was itself held up (the
+// process was stopped, the machine slept) it gives everybody time to be heard
+// before it judges.
+func (s *Server) watchHosts(ctx context.Context) {
+	tick := time.NewTicker(s.silentAfter / 9)
+	defer tick.Stop()
+	last := time.Now()
+	grace := last
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > s.silentAfter/2 {
+			grace = now.Add(s.silentAfter)
+		}
+		last = now
+		if now.Before(grace) {
+			continue
+		}
+		s.tell.Lock()
+		for _, uuids := range s.silentSince(now.Add(-s.silentAfter)) {
+			s.observe(HostSilent{uuids})
+		}
+		s.tell.Unlock()
+	}
+}
+
+// silentSince marks and returns the hosts last heard before then.
+func (s *Server) silentSince(then time.Time) [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out [][]string
+	for _, h := range s.hosts.byUUID {
+		if !h.silent && h.heard.Before(then) {
+			h.silent = true
+			out = append(out, slices.Clone(h.uuids))
+		}
+	}
+	return out
+}
+
+// driverUp notes a new stream of the host's driver plugin, tells of it, and
+// returns its number.
+func (s *Server) driverUp(h *host, hello *linkpb.NodeHello) int {
+	s.tell.Lock()
+	defer s.tell.Unlock()
+	s.mu.Lock()
+	h.driver++
+	stream := h.driver
+	s.mu.Unlock()
+	s.observe(DriverHello{hello})
+	return stream
+}
+
+func (s *Server) driverGone(h *host, stream int) {
+	s.tell.Lock()
+	defer s.tell.Unlock()
+	s.mu.Lock()
+	newest := h.driver == stream
+	uuids := slices.Clone(h.uuids)
+	s.mu.Unlock()
+	if newest {
+		s.observe(DriverGone{uuids})
+	}
+}
