@@ -3,13 +3,200 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/gangd/gangd/internal/api"
+	"github.com/gangd/gangd/internal/blob"
 	"github.com/gangd/gangd/internal/config"
+	"github.com/gangd/gangd/internal/consul"
+	"github.com/gangd/gangd/internal/coordinator"
+	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/link"
+	"github.com/gangd/gangd/internal/nomad"
 )
 
-// serve runs the agent until ctx ends.
-func serve(context.Context, *config.Agent, hclog.Logger) error {
-	return errors.New("this gangd was built without the wiring of its agent")
+// maxFinished is how many gangs that have ended stay in Consul.
+const maxFinished = 1000
+
+// serve runs the agent until ctx ends: the coordinator's loop, the link for
+// the nodes, and HTTP for users.
+func serve(ctx context.Context, cfg *config.Agent, log hclog.Logger) error {
+	a, err := newAgent(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer a.blobs.Close()
+	httpListener, err := net.Listen("tcp", cfg.HTTP.Address)
+	if err != nil {
+		return fmt.Errorf("listen for HTTP: %w: change http.address, or end what listens there", err)
+	}
+	linkListener, err := net.Listen("tcp", cfg.Link.Address)
+	if err != nil {
+		return fmt.Errorf("listen for the link: %w: change link.address, or end what listens there", err)
+	}
+	log.Info("serving", "name", cfg.Name, "http", cfg.HTTP.Address, "link", cfg.Link.Address, "version", version)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group run.Group
+	for _, part := range []func(context.Context) error{
+		a.loop.Run,
+		func(ctx context.Context) error { return a.link.Serve(ctx, linkListener) },
+		func(ctx context.Context) error { return a.http.Serve(ctx, httpListener) },
+		a.followLeader,
+	} {
+		group.Add(func() error { return part(ctx) }, func(error) { cancel() })
+	}
+	return group.Run()
+}
+
+// agent is the wired parts.
+type agent struct {
+	cfg   *config.Agent
+	store *consul.Store
+	blobs *blob.Store
+	loop  *coordinator.Loop
+	link  *link.Server
+	http  *api.Server
+
+	mu     sync.Mutex
+	leader consul.Leadership
+}
+
+func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent, error) {
+	a := &agent{cfg: cfg}
+	var err error
+	a.store, err = consul.Open(consul.Config{
+		Address: cfg.Consul.Address, Token: cfg.Consul.Token, Prefix: cfg.Consul.Prefix + "/", Log: log.Named("consul"),
+		Identity: consul.Identity{Name: cfg.Name, HTTPAddr: cfg.HTTP.Address, LinkAddr: cfg.Link.Advertise},
+	})
+	if err != nil {
+		return nil, err
+	}
+	client, err := nomad.Open(nomad.Config{Address: cfg.Nomad.Address, Namespace: cfg.Nomad.Namespace, Token: cfg.Nomad.Token, Log: log.Named("nomad")})
+	if err != nil {
+		return nil, err
+	}
+	if a.blobs, err = blob.Open(ctx, cfg.Blob.URL); err != nil {
+		return nil, err
+	}
+	a.link = link.NewServer(log.Named("link"), func(e link.Event) {
+		if in := linkInput(e); in != nil {
+			a.loop.Observe(in)
+		}
+	})
+	metrics := coordinator.NewMetrics()
+	a.loop = coordinator.NewLoop(coordinator.LoopConfig{
+		Core: coordinator.Config{
+			Levels: cfg.Topology.Levels, Tiers: tiers(cfg.Tiers), ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
+			MaxQueue: cfg.Limits.Queue, MaxFinished: maxFinished,
+		},
+		Store:   consulPort{a.store},
+		Nomad:   &nomadPort{client: client, topology: cfg.Topology, pool: cfg.Nomad.NodePool, log: log.Named("nomad")},
+		Nodes:   nodesPort{server: a.link, blobURL: cfg.Blob.URL},
+		Blobs:   publisher{a.blobs},
+		Log:     log.Named("coordinator"),
+		Metrics: metrics,
+	})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := metrics.Register(registry); err != nil {
+		return nil, err
+	}
+	a.http, err = api.New(api.Options{
+		Scheduler: scheduler{a.loop, a}, Blobs: blobObjects{a.blobs}, Registry: registry, Log: log.Named("http"), Levels: cfg.Topology.Levels,
+	})
+	return a, err
+}
+
+func tiers(in []config.Tier) []coordinator.Tier {
+	out := make([]coordinator.Tier, len(in))
+	for i, t := range in {
+		out[i] = coordinator.Tier{Name: t.Name, Priority: t.Priority}
+	}
+	return out
+}
+
+// followLeader keeps who leads, for forwarding and for the link.
+func (a *agent) followLeader(ctx context.Context) error {
+	for leader := range a.store.WatchLeader(ctx) {
+		a.mu.Lock()
+		a.leader = leader
+		a.mu.Unlock()
+		if !a.loop.Leading() {
+			address := leader.LinkAddr
+			if !leader.Held || address == a.cfg.Link.Advertise {
+				address = ""
+			}
+			a.link.SetLeader(false, address, gang.Fence{})
+		}
+	}
+	return ctx.Err()
+}
+
+// scheduler adds to the loop what the API asks of the whole agent.
+type scheduler struct {
+	*coordinator.Loop
+	agent *agent
+}
+
+// Leader implements api.Scheduler.
+func (s scheduler) Leader() (string, bool) {
+	if s.Leading() {
+		return "", true
+	}
+	s.agent.mu.Lock()
+	defer s.agent.mu.Unlock()
+	if !s.agent.leader.Held || s.agent.leader.Name == s.agent.cfg.Name {
+		return "", false
+	}
+	return s.agent.leader.HTTPAddr, false
+}
+
+// Ready implements api.Scheduler.
+func (s scheduler) Ready() error {
+	if address, self := s.Leader(); self || address != "" {
+		return nil
+	}
+	return fmt.Errorf("no agent leads: see whether Consul at %s answers: %w", s.agent.cfg.Consul.Address, gang.ErrNotLeading)
+}
+
+// blobObjects opens objects for the API.
+type blobObjects struct{ store *blob.Store }
+
+// Open implements api.Blobs.
+func (o blobObjects) Open(ctx context.Context, key string) (io.ReadCloser, int64, string, error) {
+	info, err := o.store.Stat(ctx, key)
+	if err != nil {
+		return nil, 0, "", notExist(err)
+	}
+	body, err := o.store.Open(ctx, key)
+	if err != nil {
+		return nil, 0, "", notExist(err)
+	}
+	return body, info.Bytes, info.ContentType, nil
+}
+
+func notExist(err error) error {
+	if errors.Is(err, blob.ErrNotFound) {
+		return fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+	}
+	return err
+}
+
+// publisher writes manifests for the coordinator.
+type publisher struct{ store *blob.Store }
+
+// Publish implements coordinator.Publisher.
+func (p publisher) Publish(ctx context.Context, key string, m coordinator.Manifest) error {
+	return p.store.Publish(ctx, key, m)
 }

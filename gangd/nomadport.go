@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/gangd/gangd/internal/config"
+	"github.com/gangd/gangd/internal/coordinator"
+	"github.com/gangd/gangd/internal/nomad"
+)
+
+// nomadPort makes Nomad what the coordinator opens lanes with.
+type nomadPort struct {
+	client   *nomad.Client
+	topology config.Topology
+	pool     string
+	log      hclog.Logger
+}
+
+// CheckTemplate implements coordinator.Nomad.
+func (p *nomadPort) CheckTemplate(ctx context.Context, name string) error {
+	_, err := p.client.Template(ctx, name)
+	return blameTemplate(err)
+}
+
+// OpenLane implements coordinator.Nomad.
+func (p *nomadPort) OpenLane(ctx context.Context, o coordinator.OpenLane) (uint64, error) {
+	opened, err := p.client.OpenLane(ctx, nomad.LaneOrder{Lane: o.Lane, Template: o.Template, Node: o.Node, UUIDs: o.UUIDs})
+	return opened.TemplateVersion, blameTemplate(err)
+}
+
+// PurgeLane implements coordinator.Nomad.
+func (p *nomadPort) PurgeLane(ctx context.Context, job string) error {
+	return p.client.PurgeLane(ctx, job)
+}
+
+func blameTemplate(err error) error {
+	var faulty *nomad.TemplateError
+	if errors.Is(err, nomad.ErrNoTemplate) || errors.As(err, &faulty) {
+		return fmt.Errorf("%w: %w", coordinator.ErrTemplate, err)
+	}
+	return err
+}
+
+// Watch implements coordinator.Nomad.
+func (p *nomadPort) Watch(ctx context.Context, observe func(coordinator.Input)) error {
+	warnings, err := p.client.CheckScheduler(ctx)
+	if err != nil {
+		p.log.Warn("the scheduler's configuration could not be read", "error", err)
+	}
+	for _, w := range warnings {
+		p.log.Warn(w)
+	}
+	return p.client.Watch(ctx, func(e nomad.Event) {
+		for _, in := range p.inputs(e) {
+			observe(in)
+		}
+	})
+}
+
+// inputs translates what Nomad tells into the coordinator's words.
+func (p *nomadPort) inputs(e nomad.Event) []coordinator.Input {
+	switch e := e.(type) {
+	case nomad.Resync:
+		var nodes coordinator.NodesListed
+		for _, n := range e.Nodes {
+			if p.ours(n) {
+				nodes.Nodes = append(nodes.Nodes, p.node(n))
+			}
+		}
+		var jobs coordinator.LaneJobsListed
+		for _, l := range e.Lanes {
+			jobs.Jobs = append(jobs.Jobs, laneJob(l))
+		}
+		return []coordinator.Input{nodes, jobs}
+	case nomad.NodeChanged:
+		if p.ours(e.Node) {
+			return []coordinator.Input{coordinator.NodeChanged{Node: p.node(e.Node)}}
+		}
+		return []coordinator.Input{coordinator.NodeRemoved{ID: e.ID}}
+	case nomad.NodeGone:
+		return []coordinator.Input{coordinator.NodeRemoved{ID: e.ID}}
+	case nomad.AllocationChanged:
+		return []coordinator.Input{coordinator.LaneJobChanged{Job: allocation(e.Allocation)}}
+	case nomad.LaneBlocked:
+		return []coordinator.Input{coordinator.LaneBlocked{Lane: e.Lane, Reason: e.Reason}}
+	case nomad.LaneGone:
+		return []coordinator.Input{coordinator.LaneJobRemoved{Lane: e.Lane}}
+	}
+	return nil
+}
+
+// ours are the nodes of the configured pool.
+func (p *nomadPort) ours(n nomad.Node) bool {
+	return p.pool == "" || p.pool == "all" || n.Pool == "" || n.Pool == p.pool
+}
+
+// node translates a node; its domain at a level is what its metadata says.
+func (p *nomadPort) node(n nomad.Node) coordinator.NodeView {
+	v := coordinator.NodeView{
+		ID: n.ID, Name: n.Name,
+		Ready: n.Status == "ready", Down: n.Status == "down", Eligible: n.Eligible, Draining: n.Draining,
+		Devices: make(map[string]coordinator.GPUView),
+	}
+	for _, level := range p.topology.Levels {
+		v.Domains = append(v.Domains, n.Meta[p.topology.MetaPrefix+level])
+	}
+	for _, d := range n.Devices {
+		v.Devices[d.ID] = device(d)
+	}
+	return v
+}
+
+// device reads the attributes that gangd's device plugin gives.
+func device(d nomad.Device) coordinator.GPUView {
+	number := func(name string) int { return int(d.Attributes[name].Int) }
+	return coordinator.GPUView{
+		UUID: d.ID, Index: number("index"), Model: d.Attributes["model"].String, MemoryMiB: number("memory"),
+		Island: number("nvlink_island"), NUMA: number("numa_node"), Healthy: d.Healthy, Reason: d.Description,
+	}
+}
+
+// laneJob takes the newest allocation of a lane's children.
+func laneJob(l nomad.LaneJob) coordinator.LaneJob {
+	out := coordinator.LaneJob{Job: l.Job, Lane: l.Lane}
+	for _, child := range l.Children {
+		if child.Allocation != nil {
+			out = allocation(*child.Allocation)
+		}
+	}
+	return out
+}
+
+func allocation(a nomad.Allocation) coordinator.LaneJob {
+	out := coordinator.LaneJob{Job: a.Job, Lane: a.Lane, Allocation: a.ID, Failed: a.Failed, Message: a.Message}
+	switch a.ClientStatus {
+	case "complete", "failed", "lost":
+		out.Ended = true
+	}
+	out.Stopped = a.DesiredStatus == "stop" && a.ClientStatus == "complete"
+	return out
+}

@@ -1,0 +1,235 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// Nomad's words for what an allocation does and should do.
+const (
+	ClientPending  = api.AllocClientStatusPending
+	ClientRunning  = api.AllocClientStatusRunning
+	ClientComplete = api.AllocClientStatusComplete
+	ClientFailed   = api.AllocClientStatusFailed
+	ClientLost     = api.AllocClientStatusLost
+	ClientUnknown  = api.AllocClientStatusUnknown
+	DesiredRun     = api.AllocDesiredStatusRun
+	DesiredStop    = api.AllocDesiredStatusStop
+)
+
+// Allocation is a lane's run on its node, as the servers know it.
+type Allocation struct {
+	ID string
+	// Job is the lane's pinned parent, Child the job that it is of.
+	Job, Child string
+	Lane       gang.LaneID
+	Node       string
+	// ClientStatus and DesiredStatus are of the constants above.
+	ClientStatus, DesiredStatus string
+	// Failed tells that its task failed; Message says in Nomad's words what
+	// happened last.
+	Failed  bool
+	Message string
+
+	createIndex uint64
+}
+
+// Ended tells that nothing of it runs, as far as the servers know.
+func (a Allocation) Ended() bool {
+	switch a.ClientStatus {
+	case ClientComplete, ClientFailed, ClientLost:
+		return true
+	}
+	return false
+}
+
+// allocationWire is what lists and events have in common.
+type allocationWire struct {
+	ID, JobID, NodeID                 string
+	ClientStatus, ClientDescription   string
+	DesiredStatus, DesiredDescription string
+	TaskStates                        map[string]*taskWire
+	CreateIndex, ModifyIndex          uint64
+}
+
+type taskWire struct {
+	State  string
+	Failed bool
+	Events []struct {
+		Type, DisplayMessage string
+		FailsTask            bool
+	}
+}
+
+// allocation returns false for one that is of no lane.
+func (w *allocationWire) allocation() (Allocation, bool) {
+	parent, lane, ok := LaneOf(w.JobID)
+	if !ok {
+		return Allocation{}, false
+	}
+	a := Allocation{
+		ID: w.ID, Job: parent, Child: w.JobID, Lane: lane, Node: w.NodeID,
+		ClientStatus: w.ClientStatus, DesiredStatus: w.DesiredStatus,
+		Failed:      w.ClientStatus == ClientFailed,
+		Message:     w.message(),
+		createIndex: w.CreateIndex,
+	}
+	for _, task := range w.TaskStates {
+		a.Failed = a.Failed || task.Failed
+	}
+	return a, true
+}
+
+// message is the event that failed the task, else its last one, else what the
+// servers say of the allocation. A template has one task.
+func (w *allocationWire) message() string {
+	if w.ClientStatus == ClientLost && w.ClientDescription != "" {
+		return w.ClientDescription
+	}
+	for _, task := range w.TaskStates {
+		if len(task.Events) == 0 {
+			continue
+		}
+		last := task.Events[len(task.Events)-1]
+		for _, event := range slices.Backward(task.Events) {
+			if event.FailsTask {
+				last = event
+				break
+			}
+		}
+		return strings.TrimSpace(last.Type + ": " + last.DisplayMessage)
+	}
+	if w.ClientDescription != "" {
+		return w.ClientDescription
+	}
+	return w.DesiredDescription
+}
+
+// Child is one job that was dispatched from a lane's pinned parent. There is
+// more than one only where two leaders called at once.
+type Child struct {
+	Job string
+	// Status is Nomad's: "pending", "running" or "dead".
+	Status string
+	// Allocation is the newest; nil where Nomad has placed none.
+	Allocation *Allocation
+	// Blocked says why Nomad cannot place it; empty where it can.
+	Blocked string
+}
+
+// LaneJob is what Nomad has of one lane.
+type LaneJob struct {
+	// Job is the pinned parent's ID; Parent tells whether that still exists,
+	// and was not stopped.
+	Job      string
+	Lane     gang.LaneID
+	Parent   bool
+	Children []Child
+}
+
+// Lanes lists all lanes that Nomad has, in the order of their jobs' IDs.
+func (c *Client) Lanes(ctx context.Context) ([]LaneJob, error) {
+	lanes, _, err := c.lanes(ctx)
+	return lanes, err
+}
+
+// indexes says of each list up to where in Nomad's log it is complete.
+type indexes struct{ jobs, allocations, evaluations, nodes uint64 }
+
+// lanes also returns up to where its lists are complete.
+func (c *Client) lanes(ctx context.Context) (lanes []LaneJob, at indexes, err error) {
+	if lanes, at.jobs, err = c.laneJobs(ctx); err != nil {
+		return nil, at, err
+	}
+	newest, index, err := c.newestAllocations(ctx)
+	if err != nil {
+		return nil, at, err
+	}
+	at.allocations = index
+	// After the allocations: what was placed meanwhile is not called blocked.
+	blocked, index, err := c.blockedChildren(ctx)
+	if err != nil {
+		return nil, at, err
+	}
+	at.evaluations = index
+	for i := range lanes {
+		for j := range lanes[i].Children {
+			child := &lanes[i].Children[j]
+			child.Allocation, child.Blocked = newest[child.Job], blocked[child.Job]
+		}
+	}
+	return lanes, at, nil
+}
+
+func (c *Client) laneJobs(ctx context.Context) ([]LaneJob, uint64, error) {
+	var lanes []LaneJob
+	// IDs come sorted, so that the children of a parent follow it.
+	index, err := pages(ctx, api.QueryOptions{Prefix: Prefix}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+		stubs, meta, err := c.api.Jobs().List(opts)
+		for _, stub := range stubs {
+			parent, lane, ok := LaneOf(stub.ID)
+			if !ok {
+				continue
+			}
+			if len(lanes) == 0 || lanes[len(lanes)-1].Job != parent {
+				lanes = append(lanes, LaneJob{Job: parent, Lane: lane})
+			}
+			last := &lanes[len(lanes)-1]
+			if stub.ID == parent {
+				last.Parent = !stub.Stop
+			} else {
+				last.Children = append(last.Children, Child{Job: stub.ID, Status: stub.Status})
+			}
+		}
+		return meta, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list the lanes' jobs: %w", err)
+	}
+	return lanes, index, nil
+}
+
+// laneFilter selects what is of a lane's job, in Nomad's filter language.
+const laneFilter = `JobID matches "^gangd[.]"`
+
+func (c *Client) newestAllocations(ctx context.Context) (map[string]*Allocation, uint64, error) {
+	newest := make(map[string]*Allocation)
+	index, err := pages(ctx, api.QueryOptions{Filter: laneFilter}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+		var page []*allocationWire
+		meta, err := c.api.Raw().Query("/v1/allocations", &page, opts)
+		for _, wire := range page {
+			a, ok := wire.allocation()
+			if old := newest[a.Child]; ok && (old == nil || old.createIndex < a.createIndex) {
+				newest[a.Child] = &a
+			}
+		}
+		return meta, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list the lanes' allocations: %w", err)
+	}
+	return newest, index, nil
+}
+
+func (c *Client) blockedChildren(ctx context.Context) (map[string]string, uint64, error) {
+	blocked := make(map[string]string)
+	opts := api.QueryOptions{Filter: laneFilter + ` and Status == "blocked"`}
+	index, err := pages(ctx, opts, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+		var page []*evaluationWire
+		meta, err := c.api.Raw().Query("/v1/evaluations", &page, opts)
+		for _, e := range page {
+			blocked[e.JobID] = e.reason()
+		}
+		return meta, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list blocked evaluations: %w", err)
+	}
+	return blocked, index, nil
+}

@@ -1,0 +1,198 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Opened is a lane that Nomad has.
+type Opened struct {
+	// Job is the pinned parent, Child the job that was dispatched.
+	Job, Child string
+	// TemplateVersion is the template's, as of which the lane was made.
+	TemplateVersion uint64
+	// Existed tells that an earlier call had opened it.
+	Existed bool
+}
+
+// OpenLane makes the lane's pinned parent from the template as it is now and
+// dispatches it, once: what an earlier call did, however far it came, is
+// found and completed. The error wraps ErrNoTemplate, or is a *TemplateError,
+// where the template is at fault. A call that fails otherwise may be made
+// again.
+func (c *Client) OpenLane(ctx context.Context, o LaneOrder) (Opened, error) {
+	if err := o.validate(); err != nil {
+		return Opened{}, err
+	}
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return Opened{}, fmt.Errorf("open lane %s: %w", o.Lane, err)
+	}
+	defer leave()
+	opened, err := c.openLane(ctx, o)
+	if err != nil {
+		return Opened{}, fmt.Errorf("open lane %s: %w", o.Lane, err)
+	}
+	return opened, nil
+}
+
+func (c *Client) openLane(ctx context.Context, o LaneOrder) (Opened, error) {
+	template, err := c.template(ctx, o.Template)
+	if err != nil {
+		return Opened{}, err
+	}
+	opened := Opened{TemplateVersion: value(template.JobModifyIndex)}
+	parent, err := pinned(template, o)
+	if err != nil {
+		return Opened{}, err
+	}
+	opened.Job = *parent.ID
+	if err := c.create(ctx, parent, &opened); err != nil {
+		return Opened{}, err
+	}
+	if opened.Existed {
+		opened.Child, err = c.adoptChild(ctx, opened.Job)
+	}
+	if err == nil && opened.Child == "" {
+		opened.Child, err = c.dispatch(ctx, opened.Job, o)
+	}
+	return opened, err
+}
+
+// create registers a parent that is not there yet, and notes if it is.
+func (c *Client) create(ctx context.Context, parent *api.Job, opened *Opened) error {
+	opts, cancel := write(ctx)
+	defer cancel()
+	// Index 0 means that the job must not exist.
+	_, _, err := c.api.Jobs().EnforceRegister(parent, 0, opts)
+	if err == nil {
+		return nil
+	}
+	// It may exist, or the answer may have been lost on its way.
+	found, exists, infoErr := c.info(ctx, *parent.ID)
+	if infoErr != nil || !exists {
+		return fmt.Errorf("register job %s: %w", *parent.ID, errors.Join(err, infoErr))
+	}
+	if value(found.Stop) {
+		return fmt.Errorf("register job %s: it exists and was stopped: purge it", *parent.ID)
+	}
+	opened.Existed = true
+	opened.TemplateVersion, err = strconv.ParseUint(found.Meta[metaVersion], 10, 64)
+	if err != nil {
+		return fmt.Errorf("read job %s: its meta %s: %w", *parent.ID, metaVersion, err)
+	}
+	return nil
+}
+
+func (c *Client) info(ctx context.Context, jobID string) (job *api.Job, exists bool, err error) {
+	opts, cancel := query(ctx, requestTimeout)
+	defer cancel()
+	job, _, err = c.api.Jobs().Info(jobID, opts)
+	if isNotFound(err) {
+		return nil, false, nil
+	}
+	return job, err == nil, err
+}
+
+// adoptChild finds the child that an earlier call dispatched and sees to it
+// that it is evaluated: Nomad 1.6 writes the child before its evaluation, and
+// may have died between the two. It returns "" if there is no child.
+func (c *Client) adoptChild(ctx context.Context, parentID string) (string, error) {
+	children, err := c.children(ctx, parentID)
+	if err != nil || len(children) == 0 {
+		return "", err
+	}
+	child := children[0]
+	opts, cancel := query(ctx, requestTimeout)
+	defer cancel()
+	evaluations, _, err := c.api.Jobs().Evaluations(child, opts)
+	if err != nil {
+		return "", fmt.Errorf("list evaluations of job %s: %w", child, err)
+	}
+	if len(evaluations) > 0 {
+		return child, nil
+	}
+	c.log.Warn("a dispatched lane was never evaluated, it is now", "job", child)
+	wopts, cancel := write(ctx)
+	defer cancel()
+	if _, _, err := c.api.Jobs().EvaluateWithOpts(child, api.EvalOptions{}, wopts); err != nil {
+		return "", fmt.Errorf("evaluate job %s: %w", child, err)
+	}
+	return child, nil
+}
+
+// children lists the IDs of the jobs that were dispatched from a parent,
+// whether or not that is still there, oldest first.
+func (c *Client) children(ctx context.Context, parentID string) ([]string, error) {
+	var ids []string
+	_, err := pages(ctx, api.QueryOptions{Prefix: parentID + childMark}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+		stubs, meta, err := c.api.Jobs().List(opts)
+		for _, stub := range stubs {
+			ids = append(ids, stub.ID)
+		}
+		return meta, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list jobs dispatched from %s: %w", parentID, err)
+	}
+	return ids, nil
+}
+
+func (c *Client) dispatch(ctx context.Context, parentID string, o LaneOrder) (string, error) {
+	opts, cancel := write(ctx)
+	defer cancel()
+	opts.IdempotencyToken = string(o.Lane)
+	meta := maps.Clone(o.Meta)
+	if meta == nil {
+		meta = make(map[string]string)
+	}
+	meta[MetaLane] = string(o.Lane)
+	response, _, err := c.api.Jobs().DispatchOpts(&api.DispatchOptions{JobID: parentID, Meta: meta}, opts)
+	if err != nil {
+		return "", fmt.Errorf("dispatch job %s: %w", parentID, err)
+	}
+	return response.DispatchedJobID, nil
+}
+
+// PurgeLane removes the pinned parent and all that was dispatched from it;
+// allocations that run are stopped. Absence is success.
+func (c *Client) PurgeLane(ctx context.Context, parentID string) error {
+	if !strings.HasPrefix(parentID, Prefix) || strings.Contains(parentID, childMark) {
+		return fmt.Errorf("purge job %q: it is no lane's pinned parent", parentID)
+	}
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("purge job %s: %w", parentID, err)
+	}
+	defer leave()
+	// The parent goes first: then nobody can dispatch it again.
+	if err := c.purge(ctx, parentID); err != nil {
+		return err
+	}
+	children, err := c.children(ctx, parentID)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := c.purge(ctx, child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) purge(ctx context.Context, jobID string) error {
+	opts, cancel := write(ctx)
+	defer cancel()
+	_, _, err := c.api.Jobs().DeregisterOpts(jobID, &api.DeregisterOptions{Purge: true, NoShutdownDelay: true}, opts)
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("purge job %s: %w", jobID, err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/hashicorp/nomad/api"
+	"golang.org/x/sync/errgroup"
+)
+
+// nodeRequests bounds the requests for nodes under way at once: Nomad's lists
+// carry neither metadata nor devices.
+const nodeRequests = 8
+
+// Nomad's words for how a node is.
+const (
+	NodeReady        = api.NodeStatusReady
+	NodeDown         = api.NodeStatusDown
+	NodeInit         = api.NodeStatusInit
+	NodeDisconnected = "disconnected"
+)
+
+// Node is a node as the servers know it.
+type Node struct {
+	ID, Name, Pool, Datacenter string
+	// Status is of the constants above.
+	Status   string
+	Eligible bool
+	Draining bool
+	// Meta is what the operator wrote; Attributes is what the client found.
+	Meta, Attributes map[string]string
+	Devices          []Device
+}
+
+// Device is one instance that a device plugin listed. Its health is 5 to 10 s
+// old.
+type Device struct {
+	// ID is a GPU's UUID.
+	ID string
+	// Group is vendor/type/name.
+	Group   string
+	Healthy bool
+	// Description says why it is not healthy.
+	Description string
+	// Attributes are those of its group, as the plugin gave them.
+	Attributes map[string]DeviceAttribute
+}
+
+// DeviceAttribute is a text or a whole number.
+type DeviceAttribute struct {
+	String string
+	Int    int64
+}
+
+// nodeWire is what Nomad's API and its events have in common.
+type nodeWire struct {
+	ID, Name, NodePool, Datacenter string
+	Status, SchedulingEligibility  string
+	DrainStrategy                  *struct{}
+	Meta, Attributes               map[string]string
+	NodeResources                  *struct {
+		Devices []struct {
+			Vendor, Type, Name string
+			Attributes         map[string]DeviceAttribute
+			Instances          []struct {
+				ID, HealthDescription string
+				Healthy               bool
+			}
+		}
+	}
+	ModifyIndex uint64
+}
+
+func (w *nodeWire) node() Node {
+	n := Node{
+		ID: w.ID, Name: w.Name, Pool: w.NodePool, Datacenter: w.Datacenter, Status: w.Status,
+		Eligible: w.SchedulingEligibility == api.NodeSchedulingEligible, Draining: w.DrainStrategy != nil,
+		Meta: w.Meta, Attributes: w.Attributes,
+	}
+	if w.NodeResources == nil {
+		return n
+	}
+	for _, group := range w.NodeResources.Devices {
+		for _, instance := range group.Instances {
+			n.Devices = append(n.Devices, Device{
+				ID:      instance.ID,
+				Group:   group.Vendor + "/" + group.Type + "/" + group.Name,
+				Healthy: instance.Healthy, Description: instance.HealthDescription,
+				Attributes: group.Attributes,
+			})
+		}
+	}
+	return n
+}
+
+// Nodes reads all nodes with their metadata and devices: one request each.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	wires, _, err := c.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]Node, len(wires))
+	for i, wire := range wires {
+		nodes[i] = wire.node()
+	}
+	return nodes, nil
+}
+
+// nodes also returns the index before which no change is missing. Nodes that
+// go while it reads are left out.
+func (c *Client) nodes(ctx context.Context) ([]*nodeWire, uint64, error) {
+	var ids []string
+	index, err := pages(ctx, api.QueryOptions{}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+		stubs, meta, err := c.api.Nodes().List(opts)
+		for _, stub := range stubs {
+			ids = append(ids, stub.ID)
+		}
+		return meta, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list nodes: %w", err)
+	}
+	found := make([]*nodeWire, len(ids))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(nodeRequests)
+	for i, id := range ids {
+		group.Go(func() (err error) {
+			found[i], err = c.node(ctx, id)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, 0, err
+	}
+	present := found[:0]
+	for _, wire := range found {
+		if wire != nil {
+			present = append(present, wire)
+		}
+	}
+	return present, index, nil
+}
+
+// node returns nil if there is no such node.
+func (c *Client) node(ctx context.Context, id string) (*nodeWire, error) {
+	opts, cancel := query(ctx, requestTimeout)
+	defer cancel()
+	wire := new(nodeWire)
+	_, err := c.api.Raw().Query("/v1/node/"+url.PathEscape(id), wire, opts)
+	if isNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", id, err)
+	}
+	return wire, nil
+}

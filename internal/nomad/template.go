@@ -1,0 +1,211 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+const (
+	// Driver is the task driver that runs members of gangs.
+	Driver = "gang"
+	// MetaLane is the dispatch metadata that names a lane to its keeper.
+	MetaLane = "gangd_lane"
+	// MetaEstimate is the template's own metadata for how long a gang of it
+	// usually runs, e.g. "5m".
+	MetaEstimate = "gangd_estimate"
+)
+
+// ErrNoTemplate is wrapped where no job that runs has the template's name.
+var ErrNoTemplate = errors.New("no such template")
+
+// Template is what the rest of gangd knows of an operator's job.
+type Template struct {
+	Name string
+	// Version is Nomad's JobModifyIndex: it changes whenever the operator
+	// changes the job.
+	Version  uint64
+	Priority int
+	// Estimate is 0 where the template gives none.
+	Estimate time.Duration
+	Meta     map[string]string
+}
+
+// Fault is one thing that keeps a job from being a template.
+type Fault struct {
+	// Where is the path of blocks, e.g. `group "member" > restart`.
+	Where string
+	// Problem says what is wrong and what to write instead.
+	Problem string
+}
+
+func (f Fault) Error() string { return f.Where + ": " + f.Problem }
+
+// TemplateError lists all faults of a template.
+type TemplateError struct {
+	Template string
+	Faults   []Fault
+}
+
+func (e *TemplateError) Error() string {
+	lines := make([]string, len(e.Faults))
+	for i, fault := range e.Faults {
+		lines[i] = fault.Error()
+	}
+	return fmt.Sprintf("job %q is no template for gangs: %s", e.Template, strings.Join(lines, "; "))
+}
+
+// Template reads a template and checks it. The error wraps ErrNoTemplate, or
+// is a *TemplateError.
+func (c *Client) Template(ctx context.Context, name string) (Template, error) {
+	job, err := c.template(ctx, name)
+	if err != nil {
+		return Template{}, err
+	}
+	t := Template{Name: name, Version: value(job.JobModifyIndex), Priority: value(job.Priority), Meta: job.Meta}
+	t.Estimate, _ = time.ParseDuration(job.Meta[MetaEstimate]) // was checked
+	return t, nil
+}
+
+func (c *Client) template(ctx context.Context, name string) (*api.Job, error) {
+	opts, cancel := query(ctx, requestTimeout)
+	defer cancel()
+	job, _, err := c.api.Jobs().Info(name, opts)
+	switch {
+	case isNotFound(err):
+		return nil, fmt.Errorf("%w: Nomad has no job %q: register it with `nomad job run`", ErrNoTemplate, name)
+	case err != nil:
+		return nil, fmt.Errorf("read template %q: %w", name, err)
+	case value(job.Stop):
+		return nil, fmt.Errorf("%w: job %q was stopped: register it again with `nomad job run`", ErrNoTemplate, name)
+	}
+	return job, checkTemplate(job, c.driver)
+}
+
+// CheckTemplate says what a job lacks to be a template: it returns nil or a
+// *TemplateError with every fault.
+func CheckTemplate(job *api.Job) error { return checkTemplate(job, Driver) }
+
+func checkTemplate(job *api.Job, driver string) error {
+	r := &reviewer{driver: driver}
+	r.job(job)
+	r.parameterized(job.ParameterizedJob)
+	if len(job.TaskGroups) != 1 {
+		r.fault("job", "it has %d groups: keep one, which says how one member runs; gangd runs it once a node", len(job.TaskGroups))
+	}
+	for _, group := range job.TaskGroups {
+		r.group(group)
+	}
+	if len(r.faults) == 0 {
+		return nil
+	}
+	return &TemplateError{Template: value(job.ID), Faults: r.faults}
+}
+
+// reviewer collects faults.
+type reviewer struct {
+	driver string
+	faults []Fault
+}
+
+func (r *reviewer) fault(where, format string, args ...any) {
+	r.faults = append(r.faults, Fault{Where: where, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (r *reviewer) job(job *api.Job) {
+	if strings.HasPrefix(value(job.ID), Prefix) {
+		r.fault("job", "names that begin with %q are those of lanes: rename it", Prefix)
+	}
+	if kind := value(job.Type); kind != api.JobTypeBatch {
+		r.fault("job", "type is %q: set type = \"batch\"", kind)
+	}
+	if job.IsPeriodic() {
+		r.fault("job > periodic", "gangd decides when a gang runs: remove the block")
+	}
+	if job.IsMultiregion() {
+		r.fault("job > multiregion", "a gang runs in one region: remove the block")
+	}
+	if text, given := job.Meta[MetaEstimate]; given {
+		if d, err := time.ParseDuration(text); err != nil || d <= 0 {
+			r.fault("job > meta", "%s = %q is no duration: write it like \"5m\" or \"90s\"", MetaEstimate, text)
+		}
+	}
+}
+
+func (r *reviewer) parameterized(p *api.ParameterizedJobConfig) {
+	if p == nil {
+		r.fault("job", "it is not parameterized: add a block parameterized { meta_required = [%q] }", MetaLane)
+		return
+	}
+	const where = "job > parameterized"
+	if p.Payload == "required" {
+		r.fault(where, "payload is required, gangd sends none: set payload = \"forbidden\", and give input as the gang's params")
+	}
+	if !slices.Contains(p.MetaRequired, MetaLane) && !slices.Contains(p.MetaOptional, MetaLane) {
+		r.fault(where, "meta_required lacks %q: add it", MetaLane)
+	}
+	for _, key := range p.MetaRequired {
+		if key != MetaLane {
+			r.fault(where, "meta_required has %q, gangd gives only %q: move it to the job's own meta block, or give it as the gang's params", key, MetaLane)
+		}
+	}
+}
+
+func (r *reviewer) group(g *api.TaskGroup) {
+	where := fmt.Sprintf("group %q", value(g.Name))
+	if g.Count != nil && *g.Count != 1 {
+		r.fault(where, "count is %d: set count = 1; the size of a gang is in its own file", *g.Count)
+	}
+	r.restart(where, g.RestartPolicy)
+	if p := g.ReschedulePolicy; p == nil || value(p.Attempts) != 0 || value(p.Unlimited) {
+		r.fault(where+" > reschedule", "gangd decides where a gang runs again: set attempts = 0 and unlimited = false")
+	}
+	if g.MaxClientDisconnect != nil || g.StopAfterClientDisconnect != nil || g.Disconnect != nil {
+		r.fault(where, "gangd decides what becomes of a gang whose node is cut off: remove disconnect, max_client_disconnect and stop_after_client_disconnect")
+	}
+	if len(g.Tasks) != 1 {
+		r.fault(where, "it has %d tasks: keep the one that runs the member; what must run before it belongs into its command", len(g.Tasks))
+	}
+	for _, task := range g.Tasks {
+		r.task(where, task)
+	}
+}
+
+func (r *reviewer) task(group string, t *api.Task) {
+	where := fmt.Sprintf("%s > task %q", group, t.Name)
+	if t.Driver != r.driver {
+		r.fault(where, "driver is %q: set driver = %q", t.Driver, r.driver)
+	}
+	if t.Lifecycle != nil {
+		r.fault(where+" > lifecycle", "a member is a main task: remove the block")
+	}
+	if t.RestartPolicy != nil {
+		r.restart(where, t.RestartPolicy)
+	}
+	if t.DispatchPayload != nil {
+		r.fault(where+" > dispatch_payload", "gangd sends no payload: remove the block")
+	}
+	if t.Resources != nil && len(t.Resources.Devices) > 0 {
+		r.fault(where+" > resources > device", "gangd names the exact GPUs of each member: remove the block")
+	}
+}
+
+func (r *reviewer) restart(where string, p *api.RestartPolicy) {
+	if p == nil || value(p.Attempts) != 0 || value(p.Mode) != api.RestartPolicyModeFail {
+		r.fault(where+" > restart", "a member does not restart alone: set attempts = 0 and mode = \"fail\"")
+	}
+}
+
+// value is what p points to, or the zero value.
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
