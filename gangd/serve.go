@@ -10,9 +10,9 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gangd/gangd/internal/api"
 	"github.com/gangd/gangd/internal/blob"
@@ -45,18 +45,12 @@ func serve(ctx context.Context, cfg *config.Agent, log hclog.Logger) error {
 	}
 	log.Info("serving", "name", cfg.Name, "http", cfg.HTTP.Address, "link", cfg.Link.Address, "version", version)
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var group run.Group
-	for _, part := range []func(context.Context) error{
-		a.loop.Run,
-		func(ctx context.Context) error { return a.link.Serve(ctx, linkListener) },
-		func(ctx context.Context) error { return a.http.Serve(ctx, httpListener) },
-		a.followLeader,
-	} {
-		group.Add(func() error { return part(ctx) }, func(error) { cancel() })
-	}
-	return group.Run()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.loop.Run(ctx) })
+	group.Go(func() error { return a.link.Serve(ctx, linkListener) })
+	group.Go(func() error { return a.http.Serve(ctx, httpListener) })
+	group.Go(func() error { return a.followLeader(ctx) })
+	return group.Wait()
 }
 
 // agent is the wired parts.
