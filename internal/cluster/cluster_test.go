@@ -95,6 +95,9 @@ func (m *machine) Check(t *rapid.T) {
 			t.Fatalf("GPUs %v of %s are held, want %v", got.Indexes(), id, m.held[id].Indexes())
 		}
 	}
+	if len(m.marks) == 0 && len(m.c.journal) > 0 {
+		t.Fatalf("no trial is open, and the journal keeps %d changes", len(m.c.journal))
+	}
 	m.checkCounts(t, m.c.Root(), m.c.Nodes())
 }
 

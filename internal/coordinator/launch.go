@@ -76,7 +76,11 @@ func (c *Core) listLaneJobs(jobs []LaneJob) {
 	listed := make(map[gang.LaneID]bool, len(jobs))
 	for _, j := range jobs {
 		listed[j.Lane] = true
-		c.laneJob(j)
+		if c.lanes[j.Lane] == nil {
+			c.purgeStray(j)
+		} else {
+			c.laneJob(j)
+		}
 	}
 	for _, l := range c.lanesInOrder() {
 		if !listed[l.rec.ID] && l.opened && c.now.Sub(l.openedAt) > blockedAfter {
@@ -99,12 +103,19 @@ func (c *Core) laneJobGone(l *lane) {
 	}
 }
 
-// laneJob takes in how a lane's allocation stands.
+func (c *Core) purgeStray(j LaneJob) {
+	c.note("purging jobs of a lane that gangd does not have", "job", j.Job, "lane", j.Lane)
+	c.act(PurgeLane{Lane: j.Lane, Job: j.Job})
+}
+
+// laneJob takes in how a lane's allocation stands. News of an allocation often
+// comes after its lane is forgotten; only a living one is then a stray.
 func (c *Core) laneJob(j LaneJob) {
 	l := c.lanes[j.Lane]
 	if l == nil {
-		c.note("purging jobs of a lane that gangd does not have", "job", j.Job, "lane", j.Lane)
-		c.act(PurgeLane{Lane: j.Lane, Job: j.Job})
+		if !j.Ended {
+			c.purgeStray(j)
+		}
 		return
 	}
 	l.opened = true
