@@ -25,9 +25,9 @@ func linkInput(e link.Event) coordinator.Input {
 	case link.HostHeard:
 		return coordinator.HostHeard{UUIDs: e.UUIDs}
 	case link.KeeperGone:
-		return coordinator.KeeperGone{Lane: e.Lane}
+		return coordinator.KeeperGone{Keeper: coordinator.Keeper(e.Keeper)}
 	case link.KeeperReported:
-		return keeperInput(e.Lane, e.Report)
+		return keeperInput(coordinator.Keeper(e.Keeper), e.Report)
 	}
 	return nil
 }
@@ -43,48 +43,48 @@ func inventory(gpus []*linkpb.Gpu) coordinator.Inventory {
 	return out
 }
 
-func keeperInput(lane gang.LaneID, r *linkpb.KeeperReport) coordinator.Input {
+func keeperInput(from coordinator.Keeper, r *linkpb.KeeperReport) coordinator.Input {
 	switch r := r.Report.(type) {
 	case *linkpb.KeeperReport_Admit:
 		m := r.Admit
 		return coordinator.KeeperAdmit{
-			Lane: lane, Allocation: m.Allocation, Node: m.NomadNode, Address: m.Address,
+			Keeper: from, Node: m.NomadNode, Address: m.Address,
 			State: keeperState(m.State), Run: runOf(m.Gang, m.Attempt),
 		}
 	case *linkpb.KeeperReport_Ready:
-		return coordinator.KeeperReady{Lane: lane}
+		return coordinator.KeeperReady{Keeper: from}
 	case *linkpb.KeeperReport_Accepted:
 		m := r.Accepted
-		return coordinator.KeeperAccepted{Lane: lane, Run: runOf(m.Gang, m.Attempt), MasterPort: int(m.MasterPort)}
+		return coordinator.KeeperAccepted{Keeper: from, Run: runOf(m.Gang, m.Attempt), MasterPort: int(m.MasterPort)}
 	case *linkpb.KeeperReport_Stage:
 		m := r.Stage
-		return coordinator.KeeperStage{Lane: lane, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), Stage: m.Stage}
+		return coordinator.KeeperStage{Keeper: from, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), Stage: m.Stage}
 	case *linkpb.KeeperReport_Step:
 		m := r.Step
-		return coordinator.KeeperStep{Lane: lane, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), I: int(m.I), N: int(m.N), Millis: m.Millis}
+		return coordinator.KeeperStep{Keeper: from, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), I: int(m.I), N: int(m.N), Millis: m.Millis}
 	case *linkpb.KeeperReport_Result:
 		m := r.Result
-		return coordinator.KeeperResult{Lane: lane, Run: runOf(m.Gang, m.Attempt), Artifact: artifact(m.Artifact), Thumbnail: artifact(m.Thumbnail)}
+		return coordinator.KeeperResult{Keeper: from, Run: runOf(m.Gang, m.Attempt), Artifact: artifact(m.Artifact), Thumbnail: artifact(m.Thumbnail)}
 	default:
-		return keeperEnd(lane, r)
+		return keeperEnd(from, r)
 	}
 }
 
 // keeperEnd translates what leads to the end of a run or a lane.
-func keeperEnd(lane gang.LaneID, report any) coordinator.Input {
+func keeperEnd(from coordinator.Keeper, report any) coordinator.Input {
 	switch r := report.(type) {
 	case *linkpb.KeeperReport_Error:
 		m := r.Error
-		return coordinator.KeeperError{Lane: lane, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), Class: m.Class, Retryable: m.Retryable, Message: m.Message}
+		return coordinator.KeeperError{Keeper: from, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), Class: m.Class, Retryable: m.Retryable, Message: m.Message}
 	case *linkpb.KeeperReport_RankExit:
 		m := r.RankExit
-		return coordinator.KeeperRankExit{Lane: lane, Run: runOf(m.Gang, m.Attempt), Rank: int(m.LocalRank), Message: exitSentence(m)}
+		return coordinator.KeeperRankExit{Keeper: from, Run: runOf(m.Gang, m.Attempt), Rank: int(m.LocalRank), Message: exitSentence(m)}
 	case *linkpb.KeeperReport_Ended:
 		m := r.Ended
-		return coordinator.KeeperEnded{Lane: lane, Run: runOf(m.Gang, m.Attempt), Outcome: outcome(m.Outcome), Message: m.Message}
+		return coordinator.KeeperEnded{Keeper: from, Run: runOf(m.Gang, m.Attempt), Outcome: outcome(m.Outcome), Message: m.Message}
 	case *linkpb.KeeperReport_Closed:
 		m := r.Closed
-		return coordinator.KeeperClosed{Lane: lane, Reason: m.Reason, ByNomad: m.StoppedByNomad, RunnerFailed: m.RunnerFailed}
+		return coordinator.KeeperClosed{Keeper: from, Reason: m.Reason, ByNomad: m.StoppedByNomad, RunnerFailed: m.RunnerFailed}
 	}
 	return nil
 }
@@ -162,20 +162,20 @@ func (p nodesPort) Heard(uuid string) (time.Duration, bool) {
 func (p nodesPort) Order(a coordinator.Action) bool {
 	switch a := a.(type) {
 	case coordinator.AdmitLane:
-		return p.server.Send(a.Lane, &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Admitted{
+		return p.server.Send(link.Keeper(a.To), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Admitted{
 			Admitted: &linkpb.Admitted{LeaseMillis: uint32(link.Lease.Milliseconds())}}})
 	case coordinator.RefuseLane:
-		return p.server.Send(a.Lane, &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_NotAdmitted{NotAdmitted: &linkpb.Refused{Reason: a.Reason}}})
+		return p.server.Send(link.Keeper(a.To), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_NotAdmitted{NotAdmitted: &linkpb.Refused{Reason: a.Reason}}})
 	case coordinator.StartRun:
-		return p.server.Send(a.Lane, &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Run{Run: &linkpb.Run{
+		return p.server.Send(link.Keeper(a.To), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Run{Run: &linkpb.Run{
 			Gang: string(a.Run.Gang), Attempt: uint32(a.Run.Attempt), Member: uint32(a.Member), FirstRank: uint32(a.FirstRank), World: uint32(a.World),
 			MasterAddress: a.MasterAddress, MasterPort: uint32(a.MasterPort), Peers: a.Peers, Params: a.Params, BlobUrl: p.blobURL,
 		}}})
 	case coordinator.CancelRun:
-		return p.server.Send(a.Lane, &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Cancel{Cancel: &linkpb.Cancel{
+		return p.server.Send(link.Keeper(a.To), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Cancel{Cancel: &linkpb.Cancel{
 			Gang: string(a.Run.Gang), Attempt: uint32(a.Run.Attempt), Reason: a.Reason}}})
 	case coordinator.CloseLane:
-		return p.server.Send(a.Lane, &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Close{Close: &linkpb.Close{Reason: a.Reason}}})
+		return p.server.Send(link.Keeper(a.To), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Close{Close: &linkpb.Close{Reason: a.Reason}}})
 	}
 	return false
 }

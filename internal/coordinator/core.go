@@ -249,6 +249,9 @@ func (g *entry) run() Run { return Run{g.rec.ID, g.rec.Attempt} }
 // laneRun names the attempt that a lane was opened for.
 func (l *lane) laneRun() Run { return Run{l.rec.Gang, l.rec.Attempt} }
 
+// keeper is the one that was admitted.
+func (l *lane) keeper() Keeper { return Keeper{l.rec.ID, l.rec.Allocation} }
+
 func (l *lane) seat() schedule.Seat {
 	return schedule.Seat{ID: l.rec.Gang, Attempt: l.rec.Attempt, Member: l.rec.Member}
 }

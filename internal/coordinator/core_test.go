@@ -67,9 +67,9 @@ func TestALostRankStopsTheWholeGangAndQueuesItOnce(t *testing.T) {
 	id := w.submit(simSpec(16, 8))
 	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
-	w.post(string(k.lane), KeeperRankExit{Lane: k.lane, Run: k.run, Rank: 9, Message: "signal: killed"})
-	w.post(string(k.lane), KeeperEnded{Lane: k.lane, Run: k.run, Outcome: OutcomeRankLost})
-	w.endKeeper(k, KeeperClosed{Lane: k.lane, Reason: "rank lost"})
+	w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, Rank: 9, Message: "signal: killed"})
+	w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
+	w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
 	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
 	rec := w.core.gangs[id].rec
 	if rec.Attempt != 2 || rec.Failures != 1 {
@@ -85,7 +85,7 @@ func TestARunnersErrorThatIsNotRetryableFailsTheGang(t *testing.T) {
 	id := w.submit(simSpec(16, 8))
 	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 	k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
-	w.post(string(k.lane), KeeperError{Lane: k.lane, Run: k.run, Rank: 3, Class: "bad_prompt", Message: "no such clip"})
+	w.post(string(k.lane), KeeperError{Keeper: k.id(), Run: k.run, Rank: 3, Class: "bad_prompt", Message: "no such clip"})
 	w.until(2, "end", func() bool { return w.state(id).Terminal() })
 	if rec := w.core.gangs[id].rec; rec.State != gang.Failed || !strings.Contains(rec.Why, "rank 3: bad_prompt: no such clip") || rec.Attempt != 1 {
 		t.Errorf("record %+v", rec)
@@ -152,12 +152,16 @@ func TestASecondAllocationOfALaneIsRefused(t *testing.T) {
 	id := w.submit(simSpec(8, 8))
 	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 	lane := w.core.gangs[id].rec.Members[0].Lane
-	out := w.core.Step(w.now, KeeperAdmit{Lane: lane, Allocation: "another", State: KeeperNew})
+	out := w.core.Step(w.now, KeeperAdmit{Keeper: Keeper{lane, "another"}, State: KeeperNew})
 	if len(out.Actions) != 1 || len(out.Batches) != 0 {
 		t.Fatalf("effects %+v", out)
 	}
 	if _, refused := out.Actions[0].(RefuseLane); !refused {
 		t.Errorf("the action is %T", out.Actions[0])
+	}
+	w.tell(KeeperClosed{Keeper: Keeper{lane, "another"}, Reason: "refused"})
+	if w.state(id) != gang.Running {
+		t.Errorf("the refused keeper's end makes the gang %s", w.state(id))
 	}
 }
 
@@ -179,7 +183,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	for range 2 {
 		w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 		k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
-		w.post(string(k.lane), KeeperRankExit{Lane: k.lane, Run: k.run, Message: "exit code 1"})
+		w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, Message: "exit code 1"})
 		w.until(2, "stopped", func() bool { return w.state(id) != gang.Running })
 	}
 	w.until(2, "failed", func() bool { return w.state(id) == gang.Failed })
@@ -290,9 +294,9 @@ func (w *world) disturb(i int) {
 		for _, k := range keepers {
 			if k.state == KeeperBusy && k.steps <= simSteps && !k.cut {
 				w.counts["rank lost"]++
-				w.post(string(k.lane), KeeperRankExit{Lane: k.lane, Run: k.run, Message: "killed"})
-				w.post(string(k.lane), KeeperEnded{Lane: k.lane, Run: k.run, Outcome: OutcomeRankLost})
-				w.endKeeper(k, KeeperClosed{Lane: k.lane, Reason: "rank lost"})
+				w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, Message: "killed"})
+				w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
+				w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
 				return
 			}
 		}

@@ -92,43 +92,51 @@ type Run struct {
 	Attempt int
 }
 
+// Keeper is the one that speaks: of a lane, and started by one allocation.
+// Nomad may start a second one for a lane; what that says is not for the gang.
+type Keeper struct {
+	Lane       gang.LaneID
+	Allocation string
+}
+
+func (k Keeper) keeper() Keeper { return k }
+
 // What a lane's keeper says.
 type (
 	KeeperAdmit struct {
-		Lane       gang.LaneID
-		Allocation string
-		Node       string
-		Address    string
-		State      KeeperState
-		Run        Run
+		Keeper
+		Node    string
+		Address string
+		State   KeeperState
+		Run     Run
 	}
-	KeeperGone     struct{ Lane gang.LaneID }
-	KeeperReady    struct{ Lane gang.LaneID }
+	KeeperGone     struct{ Keeper }
+	KeeperReady    struct{ Keeper }
 	KeeperAccepted struct {
-		Lane       gang.LaneID
+		Keeper
 		Run        Run
 		MasterPort int
 	}
 	KeeperStage struct {
-		Lane  gang.LaneID
+		Keeper
 		Run   Run
 		Rank  int
 		Stage string
 	}
 	KeeperStep struct {
-		Lane   gang.LaneID
+		Keeper
 		Run    Run
 		Rank   int
 		I, N   int
 		Millis float64
 	}
 	KeeperResult struct {
-		Lane                gang.LaneID
+		Keeper
 		Run                 Run
 		Artifact, Thumbnail *gang.Artifact
 	}
 	KeeperError struct {
-		Lane      gang.LaneID
+		Keeper
 		Run       Run
 		Rank      int
 		Class     string
@@ -136,23 +144,22 @@ type (
 		Message   string
 	}
 	KeeperRankExit struct {
-		Lane    gang.LaneID
+		Keeper
 		Run     Run
 		Rank    int
 		Message string
 	}
 	KeeperEnded struct {
-		Lane    gang.LaneID
+		Keeper
 		Run     Run
 		Outcome Outcome
 		Message string
 	}
 	KeeperClosed struct {
-		Lane          gang.LaneID
-		Reason        string
-		ByNomad       bool
-		RunnerFailed  bool
-		NeverAdmitted bool
+		Keeper
+		Reason       string
+		ByNomad      bool
+		RunnerFailed bool
 	}
 )
 
@@ -269,14 +276,14 @@ type (
 
 // Orders to a lane's keeper.
 type (
-	AdmitLane struct{ Lane gang.LaneID }
+	AdmitLane struct{ To Keeper }
 	// RefuseLane ends a keeper that may not run.
 	RefuseLane struct {
-		Lane   gang.LaneID
+		To     Keeper
 		Reason string
 	}
 	StartRun struct {
-		Lane          gang.LaneID
+		To            Keeper
 		Run           Run
 		Member        int
 		FirstRank     int
@@ -287,12 +294,12 @@ type (
 		Params        []byte
 	}
 	CancelRun struct {
-		Lane   gang.LaneID
+		To     Keeper
 		Run    Run
 		Reason string
 	}
 	CloseLane struct {
-		Lane   gang.LaneID
+		To     Keeper
 		Reason string
 	}
 )
@@ -331,6 +338,12 @@ type Note struct {
 	Text string
 	Args []any
 }
+
+func (a AdmitLane) to() Keeper  { return a.To }
+func (a RefuseLane) to() Keeper { return a.To }
+func (a StartRun) to() Keeper   { return a.To }
+func (a CancelRun) to() Keeper  { return a.To }
+func (a CloseLane) to() Keeper  { return a.To }
 
 func (OpenLane) action()   {}
 func (PurgeLane) action()  {}

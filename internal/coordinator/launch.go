@@ -174,7 +174,7 @@ func (c *Core) laneOpened(in LaneOpened) {
 func (c *Core) admit(in KeeperAdmit) {
 	l := c.lanes[in.Lane]
 	if l == nil {
-		c.act(RefuseLane{in.Lane, "gangd has no such lane: it was closed, or another cluster's gangd opened it"})
+		c.act(RefuseLane{in.Keeper, "gangd has no such lane: it was closed, or another cluster's gangd opened it"})
 		return
 	}
 	l.address = in.Address
@@ -184,7 +184,7 @@ func (c *Core) admit(in KeeperAdmit) {
 		c.touchLane(l)
 		c.reach(l, func(t *gang.Times) *int64 { return &t.Admitted })
 	case l.rec.Allocation == "" || l.rec.Allocation != in.Allocation:
-		c.act(RefuseLane{in.Lane, fmt.Sprintf("lane %s is %s and admitted the allocation %q", l.rec.ID, l.rec.State, l.rec.Allocation)})
+		c.act(RefuseLane{in.Keeper, fmt.Sprintf("lane %s is %s and admitted the allocation %q", l.rec.ID, l.rec.State, l.rec.Allocation)})
 		return
 	case l.rec.State == gang.LaneClosing || l.rec.State == gang.LaneLost || l.rec.State == gang.LaneClosed:
 		l.connected = true
@@ -192,7 +192,7 @@ func (c *Core) admit(in KeeperAdmit) {
 		return
 	}
 	l.connected = true
-	c.act(AdmitLane{l.rec.ID})
+	c.act(AdmitLane{l.keeper()})
 	if in.State == KeeperIdle {
 		c.ready(l)
 	}
@@ -234,7 +234,7 @@ func (c *Core) startMembers(g *entry) {
 func (c *Core) startMember(g *entry, member int) {
 	l := g.lanes[member]
 	order := StartRun{
-		Lane: l.rec.ID, Run: g.run(), Member: member, FirstRank: member * g.rec.PerNode, World: g.rec.GPUs,
+		To: l.keeper(), Run: g.run(), Member: member, FirstRank: member * g.rec.PerNode, World: g.rec.GPUs,
 		Params: g.spec.Params,
 	}
 	if member > 0 {

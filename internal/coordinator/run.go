@@ -6,12 +6,19 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 )
 
-// observeKeeper takes in what a lane's keeper says. What is said of an attempt
-// that is not the present one is ignored.
+// observeKeeper takes in what a lane's keeper says. What is said by one that was
+// not admitted, or of an attempt that is not the present one, is ignored.
 func (c *Core) observeKeeper(in Input) {
+	if admit, asks := in.(KeeperAdmit); asks {
+		c.admit(admit)
+		return
+	}
+	if from, speaks := in.(interface{ keeper() Keeper }); speaks {
+		if l := c.lanes[from.keeper().Lane]; l == nil || l.keeper() != from.keeper() {
+			return
+		}
+	}
 	switch in := in.(type) {
-	case KeeperAdmit:
-		c.admit(in)
 	case KeeperGone:
 		if l := c.lanes[in.Lane]; l != nil && l.connected {
 			l.connected = false

@@ -119,9 +119,9 @@ func (c *Core) endLane(l *lane, why string) {
 	}
 	switch {
 	case l.connected && c.finishing(l):
-		c.act(CloseLane{l.rec.ID, why})
+		c.act(CloseLane{l.keeper(), why})
 	case l.connected:
-		c.act(CancelRun{l.rec.ID, l.laneRun(), why})
+		c.act(CancelRun{l.keeper(), l.laneRun(), why})
 	case l.rec.Allocation == "":
 		c.closed(l)
 	}

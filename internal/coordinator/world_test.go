@@ -272,21 +272,10 @@ func (w *world) act(a Action) {
 // order delivers an order to a keeper at once; one that is cut off, or gone,
 // misses it.
 func (w *world) order(a Action) {
-	var lane gang.LaneID
-	switch a := a.(type) {
-	case AdmitLane:
-		lane = a.Lane
-	case RefuseLane:
-		lane = a.Lane
-	case StartRun:
-		lane = a.Lane
-	case CancelRun:
-		lane = a.Lane
-	case CloseLane:
-		lane = a.Lane
-	}
+	to := a.(interface{ to() Keeper }).to()
+	lane := to.Lane
 	k := w.keepers[lane]
-	if k == nil || k.cut {
+	if k == nil || k.cut || k.id() != to {
 		return
 	}
 	switch a := a.(type) {
@@ -299,13 +288,13 @@ func (w *world) order(a Action) {
 		w.startRun(k, a)
 	case CancelRun:
 		if k.state == KeeperBusy {
-			w.post(string(lane), KeeperEnded{Lane: lane, Run: k.run, Outcome: OutcomeCancelled, Message: a.Reason})
+			w.post(string(lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeCancelled, Message: a.Reason})
 		}
-		w.endKeeper(k, KeeperClosed{Lane: lane, Reason: a.Reason})
+		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: a.Reason})
 	case RefuseLane:
-		w.endKeeper(k, KeeperClosed{Lane: lane, Reason: a.Reason})
+		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: a.Reason})
 	case CloseLane:
-		w.endKeeper(k, KeeperClosed{Lane: lane, Reason: a.Reason})
+		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: a.Reason})
 	}
 }
 
@@ -333,7 +322,7 @@ func (w *world) startRun(k *simKeeper, a StartRun) {
 		w.t.Fatalf("lane %s is told to run and is not ready (%d)\n%s", k.lane, k.state, w.tail())
 	}
 	k.state, k.run, k.world, k.first, k.steps = KeeperBusy, a.Run, a.World, a.FirstRank, 0
-	accepted := KeeperAccepted{Lane: k.lane, Run: a.Run, MasterPort: 20000 + a.FirstRank}
+	accepted := KeeperAccepted{Keeper: k.id(), Run: a.Run, MasterPort: 20000 + a.FirstRank}
 	k.replay = append(k.replay, accepted)
 	w.post(string(k.lane), accepted)
 }
@@ -343,7 +332,7 @@ func (w *world) endKeeper(k *simKeeper, last Input) {
 	delete(w.keepers, k.lane)
 	if last != nil && !k.cut {
 		w.post(string(k.lane), last)
-		w.post(string(k.lane), KeeperGone{k.lane})
+		w.post(string(k.lane), KeeperGone{k.id()})
 	}
 	if j := w.jobs[k.job]; j != nil && j.alloc == k.alloc && !k.node.dead {
 		j.ended = true
@@ -351,8 +340,10 @@ func (w *world) endKeeper(k *simKeeper, last Input) {
 	}
 }
 
+func (k *simKeeper) id() Keeper { return Keeper{k.lane, k.alloc} }
+
 func (w *world) reconnect(k *simKeeper) {
-	w.post(string(k.lane), KeeperAdmit{Lane: k.lane, Allocation: k.alloc, Node: k.node.id, Address: k.address, State: k.state, Run: k.run})
+	w.post(string(k.lane), KeeperAdmit{Keeper: k.id(), Node: k.node.id, Address: k.address, State: k.state, Run: k.run})
 	for _, r := range k.replay {
 		w.post(string(k.lane), r)
 	}
@@ -390,9 +381,9 @@ func (w *world) call(key string) {
 // stopTask is what the driver does when Nomad stops an allocation.
 func (w *world) stopTask(k *simKeeper, why string) {
 	if k.state == KeeperBusy {
-		w.post(string(k.lane), KeeperEnded{Lane: k.lane, Run: k.run, Outcome: OutcomeTaskStopped, Message: why})
+		w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeTaskStopped, Message: why})
 	}
-	w.endKeeper(k, KeeperClosed{Lane: k.lane, Reason: why, ByNomad: true})
+	w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: why, ByNomad: true})
 }
 
 // startJob has Nomad start an allocation where its GPUs are free for it.
@@ -420,7 +411,7 @@ func (w *world) work(k *simKeeper) {
 	case KeeperLoading:
 		k.state = KeeperIdle
 		if !k.cut {
-			w.post(string(k.lane), KeeperReady{k.lane})
+			w.post(string(k.lane), KeeperReady{k.id()})
 		}
 	case KeeperBusy:
 		ranks := 0
@@ -435,15 +426,15 @@ func (w *world) work(k *simKeeper) {
 		k.steps++
 		if k.steps <= simSteps {
 			if !k.cut {
-				w.post(string(k.lane), KeeperStep{Lane: k.lane, Run: k.run, Rank: k.first, I: k.steps, N: simSteps})
+				w.post(string(k.lane), KeeperStep{Keeper: k.id(), Run: k.run, Rank: k.first, I: k.steps, N: simSteps})
 			}
 			return
 		}
-		result := KeeperResult{Lane: k.lane, Run: k.run}
+		result := KeeperResult{Keeper: k.id(), Run: k.run}
 		if k.first == 0 {
 			result.Artifact = &gang.Artifact{Key: "artifacts/" + string(k.run.Gang), SHA256: string(k.run.Gang)}
 		}
-		ended := KeeperEnded{Lane: k.lane, Run: k.run, Outcome: OutcomeSucceeded}
+		ended := KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeSucceeded}
 		k.replay = append(k.replay, result, ended)
 		if !k.cut {
 			w.post(string(k.lane), result)

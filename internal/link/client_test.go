@@ -221,7 +221,7 @@ func TestQueueLimits(t *testing.T) {
 		}
 		var told []KeeperReported
 		for _, r := range got {
-			told = append(told, KeeperReported{"lane", r})
+			told = append(told, KeeperReported{keeperNamed("lane"), r})
 		}
 		t.Run(c.name, func(t *testing.T) { checkReports(t, told, c.want...) })
 		if q.Dropped() != c.dropped {

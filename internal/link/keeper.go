@@ -13,6 +13,8 @@ import (
 	"github.com/gangd/gangd/internal/link/linkpb"
 )
 
+func keeperOf(a *linkpb.Admit) Keeper { return Keeper{gang.LaneID(a.Lane), a.Allocation} }
+
 // keeperStream is the stream of one lane's keeper.
 type keeperStream struct {
 	orders chan *linkpb.KeeperOrder
@@ -55,7 +57,7 @@ func (s *Server) Keeper(stream grpc.BidiStreamingServer[linkpb.KeeperReport, lin
 	k.admitted.Store(admit.State > linkpb.LaneState_LANE_STATE_NEW)
 	s.join(admit.GpuUuids)
 	s.mu.Lock()
-	s.keepers[gang.LaneID(admit.Lane)] = k
+	s.keepers[keeperOf(admit)] = k
 	s.mu.Unlock()
 	go func() {
 		s.keeperReports(k, first, stream.Recv)
@@ -75,13 +77,13 @@ func (s *Server) Keeper(stream grpc.BidiStreamingServer[linkpb.KeeperReport, lin
 }
 
 // keeperReports observes what a keeper says until its stream ends, and that end
-// if it is the newest of its lane.
+// if it is the keeper's newest.
 func (s *Server) keeperReports(k *keeperStream, first *linkpb.KeeperReport, receive func() (*linkpb.KeeperReport, error)) {
 	admit := first.GetAdmit()
-	lane := gang.LaneID(admit.Lane)
+	from := keeperOf(admit)
 	s.tell.Lock()
-	if s.newest(lane, k) {
-		s.observe(KeeperReported{lane, first})
+	if s.newest(from, k) {
+		s.observe(KeeperReported{from, first})
 	}
 	s.tell.Unlock()
 	for {
@@ -91,26 +93,26 @@ func (s *Server) keeperReports(k *keeperStream, first *linkpb.KeeperReport, rece
 		}
 		s.join(admit.GpuUuids)
 		if r.GetBeat() == nil {
-			s.observe(KeeperReported{lane, r})
+			s.observe(KeeperReported{from, r})
 		}
 	}
 	s.tell.Lock()
 	defer s.tell.Unlock()
-	if !s.newest(lane, k) {
+	if !s.newest(from, k) {
 		return
 	}
-	s.observe(KeeperGone{lane})
+	s.observe(KeeperGone{from})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keepers[lane] == k {
-		delete(s.keepers, lane)
+	if s.keepers[from] == k {
+		delete(s.keepers, from)
 	}
 }
 
-func (s *Server) newest(lane gang.LaneID, k *keeperStream) bool {
+func (s *Server) newest(from Keeper, k *keeperStream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keepers[lane] == k
+	return s.keepers[from] == k
 }
 
 // keeperOrders writes orders until the stream ends.

@@ -203,3 +203,5 @@ func helloOf(uuids ...string) *linkpb.NodeReport {
 func beatOf(sequence uint64) *linkpb.NodeReport {
 	return &linkpb.NodeReport{Report: &linkpb.NodeReport_Beat{Beat: &linkpb.NodeBeat{Sequence: sequence}}}
 }
+
+func keeperNamed(lane gang.LaneID) Keeper { return Keeper{Lane: lane} }

@@ -35,16 +35,22 @@ type Inventory struct{ GPUs []*linkpb.Gpu }
 type HostSilent struct{ UUIDs []string }
 type HostHeard struct{ UUIDs []string }
 
-// KeeperReported: a lane's keeper said something; the first report of a stream
-// is Admit.
+// Keeper names a keeper: Nomad may start a second allocation of a lane, whose
+// keeper is another.
+type Keeper struct {
+	Lane       gang.LaneID
+	Allocation string
+}
+
+// KeeperReported: a keeper said something; the first report of a stream is
+// Admit.
 type KeeperReported struct {
-	Lane   gang.LaneID
+	Keeper Keeper
 	Report *linkpb.KeeperReport
 }
 
-// KeeperGone: the stream of a lane's keeper ended, and no newer one took its
-// place.
-type KeeperGone struct{ Lane gang.LaneID }
+// KeeperGone: the stream of a keeper ended, and no newer one took its place.
+type KeeperGone struct{ Keeper Keeper }
 
 func (DriverHello) event()    {}
 func (DriverGone) event()     {}
@@ -69,7 +75,7 @@ type Server struct {
 	mu      sync.Mutex
 	leader  *linkpb.Leader
 	hosts   hosts
-	keepers map[gang.LaneID]*keeperStream
+	keepers map[Keeper]*keeperStream
 	// changed is closed and replaced when leader changes, restart when this
 	// agent begins to lead.
 	changed, restart chan struct{}
@@ -83,7 +89,7 @@ func NewServer(log hclog.Logger, observe func(Event)) *Server {
 		observe: observe,
 		leader:  &linkpb.Leader{},
 		hosts:   newHosts(),
-		keepers: make(map[gang.LaneID]*keeperStream),
+		keepers: make(map[Keeper]*keeperStream),
 		changed: make(chan struct{}),
 		restart: make(chan struct{}),
 
@@ -142,12 +148,12 @@ func (s *Server) leaderNow() (*linkpb.Leader, <-chan struct{}) {
 	return s.leader, s.changed
 }
 
-// Send puts an order into the stream of the lane's keeper, under the present
+// Send puts an order into the stream of a keeper, under the present
 // term. It reports false where there is no such stream, or it takes nothing
 // more; the keeper then comes back with an Admit.
-func (s *Server) Send(lane gang.LaneID, order *linkpb.KeeperOrder) bool {
+func (s *Server) Send(to Keeper, order *linkpb.KeeperOrder) bool {
 	s.mu.Lock()
-	k := s.keepers[lane]
+	k := s.keepers[to]
 	order.Fence = s.leader.Fence
 	s.mu.Unlock()
 	if k == nil {

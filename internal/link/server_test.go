@@ -90,12 +90,12 @@ func TestBeatsAreEchoed(t *testing.T) {
 
 func TestOrdersCarryTheTerm(t *testing.T) {
 	a := startAgent(t, "", leads(gang.Fence{Epoch: 2, Index: 7}))
-	if a.Send("lane", &linkpb.KeeperOrder{}) {
+	if a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{}) {
 		t.Error("an order to a lane without a keeper was taken")
 	}
 	k := openKeeper(t, a, "lane", linkpb.LaneState_LANE_STATE_IDLE)
 	forged := &linkpb.Fence{Epoch: 9, Index: 9}
-	if !a.Send("lane", &linkpb.KeeperOrder{Fence: forged, Order: &linkpb.KeeperOrder_Run{Run: &linkpb.Run{Gang: "g", Attempt: 3}}}) {
+	if !a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{Fence: forged, Order: &linkpb.KeeperOrder_Run{Run: &linkpb.Run{Gang: "g", Attempt: 3}}}) {
 		t.Fatal("the order was not taken")
 	}
 	order := k.next()
@@ -170,14 +170,14 @@ func TestNoLeaseBeforeTheAdmissionNorAfterARefusal(t *testing.T) {
 	})
 	for range 20 {
 		k := openKeeper(t, a, "lane", linkpb.LaneState_LANE_STATE_NEW)
-		a.Send("lane", &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Admitted{Admitted: &linkpb.Admitted{LeaseMillis: 15000}}})
+		a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Admitted{Admitted: &linkpb.Admitted{LeaseMillis: 15000}}})
 		if order := k.next(); order.GetAdmitted() == nil {
 			t.Fatalf("the first order is %v, want the admission", order)
 		}
 		if order := k.next(); order.GetLease() == nil {
 			t.Fatalf("after the admission came %v, want a lease", order)
 		}
-		a.Send("lane", &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_NotAdmitted{NotAdmitted: &linkpb.Refused{Reason: "closing"}}})
+		a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_NotAdmitted{NotAdmitted: &linkpb.Refused{Reason: "closing"}}})
 		for order := k.next(); order.GetNotAdmitted() == nil; order = k.next() {
 			if order.GetLease() == nil {
 				t.Fatalf("got %v", order)
@@ -195,24 +195,24 @@ func TestNoLeaseBeforeTheAdmissionNorAfterARefusal(t *testing.T) {
 	}
 }
 
-func TestTheNewestStreamOfALaneCounts(t *testing.T) {
+func TestTheNewestStreamOfAKeeperCounts(t *testing.T) {
 	a := startAgent(t, "", leads(gang.Fence{Epoch: 1, Index: 1}))
 	first := openKeeper(t, a, "lane", linkpb.LaneState_LANE_STATE_IDLE)
 	second := openKeeper(t, a, "lane", linkpb.LaneState_LANE_STATE_IDLE)
-	if !a.Send("lane", &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Close{Close: &linkpb.Close{Reason: "idle"}}}) {
+	if !a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Close{Close: &linkpb.Close{Reason: "idle"}}}) {
 		t.Fatal("the order was not taken")
 	}
 	for second.next().GetClose() == nil {
 	}
 	finish(t, first)
-	if events, _ := a.all(); slices.Contains(events, Event(KeeperGone{"lane"})) {
+	if events, _ := a.all(); slices.Contains(events, Event(KeeperGone{keeperNamed("lane")})) {
 		t.Error("the lane is gone with its old stream")
 	}
 	finish(t, second)
-	if got := await[KeeperGone](t, a.recorder, 1); got[0].Lane != "lane" {
+	if got := await[KeeperGone](t, a.recorder, 1); got[0].Keeper.Lane != "lane" {
 		t.Errorf("%v is gone", got)
 	}
-	if a.Send("lane", &linkpb.KeeperOrder{}) {
+	if a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{}) {
 		t.Error("an order was taken for a lane whose keeper is gone")
 	}
 }
@@ -264,7 +264,7 @@ func TestAStuckKeeperIsDisconnected(t *testing.T) {
 	k := openKeeper(t, a, "lane", linkpb.LaneState_LANE_STATE_IDLE)
 	run := &linkpb.Run{Gang: "g", Params: make([]byte, 256<<10)}
 	taken := 0
-	for a.Send("lane", &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Run{Run: run}}) {
+	for a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Run{Run: run}}) {
 		if taken++; taken > 100*maxQueuedOrders {
 			t.Fatal("orders pile up without a limit")
 		}
@@ -279,6 +279,45 @@ func TestAStuckKeeperIsDisconnected(t *testing.T) {
 				t.Errorf("the stream ended with %v", err)
 			}
 			return
+		}
+	}
+}
+
+// Nomad may start a second allocation of a lane: its keeper is another, and
+// neither takes the other's orders, or its place.
+func TestTwoKeepersOfOneLaneAreApart(t *testing.T) {
+	a := startAgent(t, "", leads(gang.Fence{Epoch: 1, Index: 7}))
+	first := openKeeper(t, a, "lane", linkpb.LaneState_LANE_STATE_BUSY)
+	stream, err := dial(t, a.address).Keeper(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := &keeper{t, stream}
+	asks := admitOf("lane", linkpb.LaneState_LANE_STATE_NEW)
+	asks.GetAdmit().Allocation = "another"
+	second.say(asks)
+	await[KeeperReported](t, a.recorder, 2)
+	refused := &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_NotAdmitted{NotAdmitted: &linkpb.Refused{Reason: "one is enough"}}}
+	if !a.Send(Keeper{"lane", "another"}, refused) {
+		t.Fatal("the second keeper cannot be reached")
+	}
+	if got := second.next().GetNotAdmitted(); got == nil {
+		t.Error("the second keeper got another order than its own")
+	}
+	if err := second.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if got := await[KeeperGone](t, a.recorder, 1); got[0].Keeper.Allocation != "another" {
+		t.Errorf("gone is %+v", got[0])
+	}
+	if !a.Send(keeperNamed("lane"), &linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Close{Close: &linkpb.Close{}}}) {
+		t.Fatal("the first keeper cannot be reached any more")
+	}
+	for {
+		if order := first.next(); order.GetClose() != nil {
+			break
+		} else if order.GetLease() == nil {
+			t.Fatalf("the first keeper got %v", order)
 		}
 	}
 }
