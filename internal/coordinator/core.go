@@ -219,11 +219,25 @@ func (c *Core) flush() {
 		changes = append(changes, change)
 	}
 	c.touchedGangs, c.touchedLanes = c.touchedGangs[:0], c.touchedLanes[:0]
-	for part := range slices.Chunk(changes, gang.MaxBatch) {
-		c.out.Batches = append(c.out.Batches, gang.Batch(part))
-	}
+	c.out.Batches = append(c.out.Batches, pack(changes)...)
 	// What needs no durability of its own still goes behind what was written.
 	slices.SortStableFunc(c.out.Actions, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// pack parts changes into batches, none of which is too large for a
+// transaction.
+func pack(changes []gang.Change) []gang.Batch {
+	var out []gang.Batch
+	size := 0
+	for _, change := range changes {
+		n := len(change.Key) + len(change.Value)
+		if last := len(out) - 1; last < 0 || len(out[last]) == gang.MaxBatch || size+n > gang.MaxBatchBytes {
+			out, size = append(out, nil), 0
+		}
+		out[len(out)-1] = append(out[len(out)-1], change)
+		size += n
+	}
+	return out
 }
 
 // rank puts answers and news behind what is done.

@@ -321,3 +321,27 @@ func (w *world) disturb(i int) {
 		w.post("host "+n.id, HostSilent{n.uuids})
 	}
 }
+
+// A wide gang's lanes, and gangs with large parameters, do not fit one
+// transaction.
+func TestChangesArePackedIntoTransactions(t *testing.T) {
+	var changes []gang.Change
+	for i := range 3 * gang.MaxBatch {
+		changes = append(changes, gang.Change{Key: fmt.Sprint("lanes/", i), Value: make([]byte, 1+i%7*1000)})
+	}
+	changes = append(changes, gang.Change{Key: "specs/x", Value: make([]byte, gang.MaxBatchBytes)})
+	var flat gang.Batch
+	for _, b := range pack(changes) {
+		size := 0
+		for _, c := range b {
+			size += len(c.Value)
+		}
+		if len(b) > gang.MaxBatch || size > gang.MaxBatchBytes {
+			t.Errorf("a batch has %d changes of %d bytes", len(b), size)
+		}
+		flat = append(flat, b...)
+	}
+	if len(flat) != len(changes) || flat[len(flat)-1].Key != "specs/x" {
+		t.Errorf("%d changes became %d", len(changes), len(flat))
+	}
+}

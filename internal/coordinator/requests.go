@@ -21,7 +21,11 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 		return nil, gang.Refuse("a submission has 1 to %d gangs, this one has %d", MaxSpecs, len(specs))
 	}
 	checked := make(map[string]bool)
+	params := 0
 	for _, s := range specs {
+		if params += len(s.Params); params > gang.MaxBatchBytes/2 {
+			return nil, gang.Refuse("the params of a submission's gangs may have %d bytes in all: submit fewer at a time", gang.MaxBatchBytes/2)
+		}
 		if err := s.Validate(); err != nil {
 			return nil, gang.Refuse("%v", err)
 		}

@@ -53,6 +53,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 }
 
 func (c *Core) newEntry(spec gang.Spec, random [5]byte) *entry {
+	spec.Version = gang.SchemaVersion
 	return &entry{spec: &spec, isNew: true, rec: gang.Record{
 		Version: gang.SchemaVersion, ID: gang.NewID(spec.Name, random), State: gang.Queued,
 		Tenant: spec.Tenant, Tier: spec.Tier, Template: spec.Template,

@@ -182,10 +182,7 @@ func DecodeLane(key string, value []byte) (*Lane, error) {
 // DecodeSpec reads a gang's specification.
 func DecodeSpec(key string, value []byte) (*Spec, error) {
 	s := new(Spec)
-	if err := json.Unmarshal(value, s); err != nil {
-		return s, fmt.Errorf("read record %s: %w", key, err)
-	}
-	return s, nil
+	return s, decode(key, value, s)
 }
 
 // decode reads the version first: a later schema may have other types.
@@ -228,6 +225,10 @@ type Change struct {
 // Batch is a set of changes that become durable together or not at all: at
 // most MaxBatch of them.
 type Batch []Change
+
+// MaxBatchBytes bounds the values of a batch: Consul takes about 512 KiB in a
+// transaction, in which they travel as base64.
+const MaxBatchBytes = 200 << 10
 
 // MaxBatch bounds a batch. Consul takes 128 operations in a transaction, some
 // of which check the leader's term.

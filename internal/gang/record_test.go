@@ -72,7 +72,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 		t.Errorf("read %+v, %v\nwrote %+v", got, err, lane)
 	}
 	spec := validSpec()
-	spec.Params = []byte(`{"prompt":"a <blue> sea"}`)
+	spec.Version, spec.Params = SchemaVersion, []byte(`{"prompt":"a <blue> sea"}`)
 	gotSpec, err := DecodeSpec(SpecKey(full.ID), Encode(spec))
 	if err != nil || !bytes.Contains(gotSpec.Params, []byte("prompt")) {
 		t.Errorf("read %+v, %v\nwrote %+v", gotSpec, err, spec)
@@ -83,6 +83,7 @@ func TestUnreadableRecordsAreRefused(t *testing.T) {
 	readers := map[string]func(key string, value []byte) error{
 		"record": func(k string, v []byte) error { _, err := DecodeRecord(k, v); return err },
 		"lane":   func(k string, v []byte) error { _, err := DecodeLane(k, v); return err },
+		"spec":   func(k string, v []byte) error { _, err := DecodeSpec(k, v); return err },
 	}
 	for kind, read := range readers {
 		for _, c := range []struct{ name, value, words string }{

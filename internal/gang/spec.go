@@ -13,6 +13,7 @@ import (
 const (
 	MaxGPUs       = 1024
 	MaxNameLen    = 40
+	MaxLabelLen   = 63 // of a template, tenant or tier
 	MaxParamsSize = 64 << 10
 	MaxRetries    = 100
 )
@@ -38,6 +39,8 @@ type Topology struct {
 
 // Spec is what a user asks for. It does not change once it is accepted.
 type Spec struct {
+	// Version is the schema's, filled in when the gang is accepted.
+	Version  int    `json:"v,omitempty"`
 	Name     string `json:"name"`
 	Template string `json:"template"`
 	Tenant   string `json:"tenant"`
@@ -72,6 +75,8 @@ func (s *Spec) Members() int {
 
 var nameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
+var labelRule = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._/-]{1,%d}$`, MaxLabelLen))
+
 // Validate checks all that can be checked without a cluster and returns every
 // fault that it finds, joined.
 func (s *Spec) Validate() error {
@@ -84,6 +89,11 @@ func (s *Spec) Validate() error {
 	}
 	if s.Template == "" {
 		bad("template", "is missing: name the parameterized Nomad job that says how a member runs")
+	}
+	for _, label := range []struct{ field, value string }{{"template", s.Template}, {"tenant", s.Tenant}, {"tier", s.Tier}} {
+		if label.value != "" && !labelRule.MatchString(label.value) {
+			bad(label.field, "%q is no name: use up to %d letters, digits, '.', '_', '-' and '/'", label.value, MaxLabelLen)
+		}
 	}
 	if s.GPUs < 1 || s.GPUs > MaxGPUs {
 		bad("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
