@@ -1,0 +1,229 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/gangd/gangd/internal/gpu"
+	"github.com/gangd/gangd/internal/link/linkpb"
+	"github.com/gangd/gangd/internal/runner"
+	"github.com/gangd/gangd/plugins/driver/lane"
+	"github.com/gangd/gangd/plugins/driver/process"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == process.ExecArgument {
+		os.Exit(process.Exec())
+	}
+	os.Exit(m.Run())
+}
+
+// newSpawner: a process has one.
+var newSpawner = sync.OnceValues(process.NewSpawner)
+
+func theSpawner(t *testing.T) *process.Spawner {
+	t.Helper()
+	s, err := newSpawner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// TestEndWithoutControlGroups: where none are permitted, processes that left
+// their session and lost their parent are still found.
+func TestEndWithoutControlGroups(t *testing.T) {
+	dir := t.TempDir()
+	cfg := lane.Config{
+		GPUs: []lane.GPU{{UUID: "a"}}, Processes: lane.PerGPU, TaskDir: dir, Command: "/bin/sh", Env: map[string]string{"PATH": os.Getenv("PATH")},
+		Args: []string{"-c", `setsid sh -c 'trap "" TERM; echo $$ > orphan; sleep 600; :' & sleep 600`},
+	}
+	spawner := theSpawner(t)
+	events := make(chan event, 10)
+	log := hclog.NewNullLogger()
+	r := &ranks{
+		dir: lane.Dir(dir), cfg: cfg, spawner: spawner, output: newOutput(lane.Dir(dir), cfg, log),
+		post: func(e event) { events <- e }, log: log,
+		children: make(map[int]*process.Child), conns: make(map[int]*runner.Conn),
+	}
+	if _, err := r.start(0, nil); err != nil {
+		t.Fatal(err)
+	}
+	orphan := 0
+	eventually(t, "the orphan runs", func() bool {
+		content, _ := os.ReadFile(filepath.Join(dir, "orphan"))
+		orphan, _ = strconv.Atoi(strings.TrimSpace(string(content)))
+		return orphan > 0
+	})
+	ref, err := process.Find(orphan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(syscall.SIGTERM, 50*time.Millisecond)
+	if _, err := r.start(1, nil); !errors.Is(err, errEnding) {
+		t.Errorf("a rank of an ending lane started: %v", err)
+	}
+	eventually(t, "all are gone", func() bool {
+		select {
+		case e := <-events:
+			_, is := e.(gone)
+			return is
+		default:
+			return false
+		}
+	})
+	if ref.Alive() {
+		t.Errorf("process %d lives", orphan)
+	}
+	if left, err := process.Descendants(os.Getpid()); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestStartingWhatCannotStart(t *testing.T) {
+	spawner := theSpawner(t)
+	for want, c := range map[string]process.Command{
+		"no such file or directory":          {Path: "/no/such/program", Argv: []string{"x"}, Dir: "/"},
+		"enter the working directory":        {Path: "/bin/true", Argv: []string{"true"}, Dir: "/no/such/dir"},
+		"join control group: open /no/group": {Path: "/bin/true", Argv: []string{"true"}, Dir: "/", Groups: []string{"/no/group"}},
+	} {
+		if child, err := spawner.Start(c, os.Stdout, os.Stderr); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("child %v, %v; want %q", child, err, want)
+		}
+	}
+}
+
+func TestLinesAreDroppedAndCounted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newForwarder(path)
+	line := []byte(strings.Repeat("x", 1023) + "\n")
+	for range maxForwardBytes/len(line) + 7 {
+		f.put(line) // nobody reads, and it does not wait
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go f.run(ctx)
+	reader, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	buffer := make([]byte, maxForwardBytes/2)
+	total := 0
+	for total < len(buffer) {
+		n, err := reader.Read(buffer[total:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	f.put([]byte("at last\n"))
+	var rest strings.Builder
+	eventually(t, "the notice and the newest line came", func() bool {
+		n, err := reader.Read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest.Write(buffer[:n])
+		return strings.HasSuffix(rest.String(), "gangd: 7 lines are missing here, as nobody read the log for too long\nat last\n")
+	})
+}
+
+func TestTheJournalKeepsTheNewestUntilTheyAreRead(t *testing.T) {
+	j := newJournal()
+	for i := range lane.MaxEvents + 5 {
+		j.add(t0, fmt.Sprint(i))
+	}
+	if unread := j.unread(); len(unread) != lane.MaxEvents || unread[0].Message != "5" || unread[0].Sequence != 6 {
+		t.Errorf("kept %d events from %+v", len(unread), unread[0])
+	}
+	var read []string
+	broken := errors.New("the plugin was killed")
+	j.follow(context.Background(), func(e lane.Event) error {
+		if len(read) == 2 {
+			return broken
+		}
+		read = append(read, e.Message)
+		return nil
+	})
+	if unread := j.unread(); fmt.Sprint(read) != "[5 6]" || unread[0].Message != "7" {
+		t.Errorf("read %v, kept %+v", read, unread[0])
+	}
+}
+
+func TestResultsComeFromTheOutputDirectoryOnly(t *testing.T) {
+	taskDir, blobs := t.TempDir(), t.TempDir()
+	run := &linkpb.Run{Gang: "sea-1", Attempt: 2, BlobUrl: "file://" + blobs}
+	output := filepath.Join(taskDir, runOutputDir(run))
+	secret := filepath.Join(taskDir, "secret.txt")
+	fill := func() {
+		t.Helper()
+		err := errors.Join(makeDir(taskDir, runOutputDir(run), nil), os.WriteFile(secret, []byte("s"), 0o600),
+			os.WriteFile(filepath.Join(output, "v.MP4"), []byte("v"), 0o600), os.WriteFile(filepath.Join(output, "t.png"), []byte("t"), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill()
+	if err := errors.Join(os.Symlink(secret, filepath.Join(output, "link.mp4")), syscall.Mkfifo(filepath.Join(output, "fifo.mp4"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{secret, "../../../secret.txt", "link.mp4", "fifo.mp4", "absent.mp4", "."} {
+		if a, _, err := storeResults(t.Context(), run, []runner.Result{{Path: path}}, taskDir); err == nil {
+			t.Errorf("%s was stored as %v", path, a)
+		}
+	}
+	for range 2 { // a second attempt of the same content succeeds
+		fill()
+		a, thumb, err := storeResults(t.Context(), run, []runner.Result{{}, {Path: filepath.Join(output, "v.MP4"), Thumbnail: "t.png"}}, taskDir)
+		if err != nil || a.GetKey() != "artifacts/"+a.GetSha256()+".mp4" || a.GetBytes() != 1 || thumb.GetContentType() != "image/png" {
+			t.Errorf("stored %v and %v, %v", a, thumb, err)
+		}
+		if _, err := os.Stat(output); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the stored files remain on the node: %v", err)
+		}
+	}
+	if a, thumb, err := storeResults(t.Context(), run, []runner.Result{{}}, taskDir); a != nil || thumb != nil || err != nil {
+		t.Errorf("a member without artifact: %v, %v, %v", a, thumb, err)
+	}
+}
+
+type usageByUUID map[string]gpu.Usage
+
+func (u usageByUUID) Usage(uuid string) (gpu.Usage, error) { return u[uuid], nil }
+
+func TestWhoHoldsAGPU(t *testing.T) {
+	gpus := []lane.GPU{{Index: 3, UUID: "a"}}
+	for want, usage := range map[string]gpu.Usage{
+		"":                                     {UsedMiB: 600},
+		"process 42 uses GPU 3 (a) with 7 MiB": {Processes: []gpu.Process{{PID: 42, MemoryMiB: 7}}},
+		"9000 MiB of GPU 3 (a) are held by no process that NVML shows": {UsedMiB: 9000},
+	} {
+		if got := holdersOf(usageByUUID{"a": usage}, gpus, hclog.NewNullLogger()); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

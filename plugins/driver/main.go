@@ -1,0 +1,25 @@
+// Gangd-driver is the Nomad task driver "gang". The same program is the keeper
+// of a lane, which the driver starts, and the trampoline of a rank, which a
+// keeper starts.
+package main
+
+import (
+	"os"
+
+	"github.com/gangd/gangd/internal/nomadplugin"
+	"github.com/gangd/gangd/plugins/driver/keeper"
+	"github.com/gangd/gangd/plugins/driver/process"
+	"github.com/gangd/gangd/plugins/driver/task"
+)
+
+func main() {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == keeper.Argument:
+		os.Exit(keeper.Main(os.Args[2]))
+	case len(os.Args) == 2 && os.Args[1] == process.ExecArgument:
+		os.Exit(process.Exec())
+	default:
+		log := nomadplugin.NewLogger()
+		nomadplugin.ServeDriver(task.New(log), log)
+	}
+}

@@ -1,0 +1,48 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestStat(t *testing.T) {
+	const line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 250 50 7 8 20 0 1 0 12345 9000 2 18446744073709551615"
+	s, err := parseStat(7, line)
+	want := Stat{PID: 7, State: 'S', Parent: 3, Started: 12345, User: 2500 * time.Millisecond, System: 500 * time.Millisecond, RSS: 2 * uint64(os.Getpagesize())}
+	if err != nil || s != want {
+		t.Errorf("got %+v, %v; want %+v", s, err, want)
+	}
+	for _, bad := range []string{"", "7 (a", "7 (a) S 1 2"} {
+		if _, err := parseStat(7, bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func TestARefIsNoOtherProcess(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	ref, err := Find(cmd.Process.Pid)
+	if err != nil || !ref.Alive() {
+		t.Fatalf("ref %+v, %v", ref, err)
+	}
+	other := Ref{PID: ref.PID, Started: ref.Started + 1}
+	if other.Alive() || !errors.Is(other.Signal(syscall.SIGKILL), os.ErrProcessDone) {
+		t.Error("a process with the same ID and another start was taken for it")
+	}
+	if err := ref.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ref.Alive(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it lives, or its zombie is taken for alive")
+		}
+	}
+}
