@@ -127,13 +127,12 @@ func (c *Cluster) Rollback(mark int) {
 	c.marks--
 }
 
-// Commit ends the trial, and keeps what it did.
-func (c *Cluster) Commit(mark int) {
+// Commit ends the innermost trial, and keeps what it did.
+func (c *Cluster) Commit() {
 	c.marks--
 	if c.marks == 0 {
 		c.journal = c.journal[:0]
 	}
-	_ = mark
 }
 
 func (c *Cluster) mustNotTry(what string) {

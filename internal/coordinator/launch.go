@@ -19,7 +19,7 @@ func (c *Core) launch(d schedule.Start) {
 	if !c.move(g, gang.Launching) {
 		return
 	}
-	g.rec.Attempt, g.rec.Fence, g.rec.Why = d.Attempt, c.cfg.Fence, ""
+	g.rec.Attempt, g.rec.Fence = d.Attempt, c.cfg.Fence
 	g.rec.Members = d.Placement
 	g.rec.Times = gang.Times{Decided: gang.Millis(c.now)}
 	g.progress, g.ranks = gang.Progress{}, make(map[int]int)
@@ -89,17 +89,19 @@ func (c *Core) listLaneJobs(jobs []LaneJob) {
 	}
 }
 
-// laneJobGone: Nomad no longer knows a lane's jobs. A keeper that was admitted
-// will say that it was stopped; one that cannot be reached may run on until
-// its lease ends.
+// laneJobGone: a job of a lane was stopped in Nomad, or is gone from it. Its
+// gang leaves the lane even where the keeper runs on, as it does when only the
+// pinned parent is stopped. A keeper that cannot be reached may run until its
+// lease ends.
 func (c *Core) laneJobGone(l *lane) {
-	why := "its jobs are gone from Nomad"
-	switch {
-	case l.rec.Allocation == "":
-		c.endedByNomad(l, fmt.Sprintf("member %d on %s: %s", l.rec.Member, c.nodeName(l.rec.Node), why))
-		c.closed(l)
-	case !l.connected:
+	const why = "its job was stopped or purged"
+	if l.rec.Allocation != "" && !l.connected {
 		c.loseLane(l, why)
+		return
+	}
+	c.endedByNomad(l, fmt.Sprintf("member %d on %s was stopped through Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), why))
+	if l.rec.Allocation == "" {
+		c.closed(l)
 	}
 }
 

@@ -39,8 +39,8 @@ func (c *Core) observeKeeper(in Input) {
 	case KeeperError:
 		c.runnerError(in)
 	case KeeperRankExit:
-		if g := c.active(in.Run); g != nil {
-			c.recover(g, fmt.Sprintf("rank %d ended in the midst of the run: %s", in.Rank, in.Message), c.lanes[in.Lane])
+		if g, l := c.active(in.Run), c.lanes[in.Lane]; g != nil && l != nil {
+			c.recover(g, fmt.Sprintf("rank %d ended in the midst of the run: %s", l.rec.Member*g.rec.PerNode+in.LocalRank, in.Message), l)
 		}
 	case KeeperEnded:
 		c.endedRun(in)

@@ -105,7 +105,6 @@ type Engine struct {
 	// room counts the changes that could let a gang start that did not fit
 	// before.
 	room uint64
-	now  time.Time
 }
 
 type tier struct {
@@ -152,7 +151,7 @@ var ErrUnknown = errors.New("the engine does not know it")
 // can be decided. An error says what was refused of the event; that part
 // changed nothing.
 func (e *Engine) Apply(event Event, now time.Time) ([]Decision, error) {
-	e.now = now
+	_ = now // no rule of the present order needs the time
 	refused := event.apply(e)
 	return e.settle(), refused
 }
@@ -166,8 +165,8 @@ func (ev NodeSet) apply(e *Engine) error {
 }
 
 func (ev Submit) apply(e *Engine) error {
-	if e.waiting[ev.Gang.ID] != nil {
-		return fmt.Errorf("queue gang %s: it is there already: %w", ev.Gang.ID, ErrUnknown)
+	if _, sits := e.seats[Seat{ev.Gang.ID, ev.Gang.Attempt, 0}]; sits || e.waiting[ev.Gang.ID] != nil {
+		return fmt.Errorf("queue gang %s for attempt %d: it is there already: %w", ev.Gang.ID, ev.Gang.Attempt, ErrUnknown)
 	}
 	t := e.tier(ev.Gang.Spec.Tier)
 	if t == nil && ev.Gang.Accepted {

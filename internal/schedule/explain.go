@@ -25,6 +25,9 @@ func (e *Engine) shortage(r request) shortage {
 	if r.perNode == 0 { // no node was ever seen that could tell
 		return shortage{code: gang.CodeCapacity, domain: root, model: r.model}
 	}
+	if r.missing != "" {
+		return shortage{code: gang.CodeTopology, domain: root, model: r.model}
+	}
 	if r.model != "" && root.GPUs(cluster.Usable, r.model) == 0 {
 		return shortage{code: gang.CodeGPUModel, domain: root, model: r.model}
 	}
@@ -115,6 +118,9 @@ func (e *Engine) Explain(id gang.ID) (code gang.Code, reason string, position in
 
 // sentence says what the request needs and what is there.
 func (e *Engine) sentence(r request) string {
+	if r.missing != "" {
+		return fmt.Sprintf("topology.require: the cluster no longer has the level %q: it has %v, widest first", r.missing, e.cluster.Levels())
+	}
 	s := e.shortage(r)
 	root := e.cluster.Root()
 	model := s.model

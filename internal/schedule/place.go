@@ -17,6 +17,8 @@ type request struct {
 	require   int // level within one domain of which all must lie; -1: the cluster
 	narrowest int // the level at which the search begins
 	avoid     []string
+	// missing is a level that is required and that the cluster no longer has.
+	missing string
 }
 
 // request checks a gang against the cluster as it would be with everything in
@@ -34,6 +36,9 @@ func (e *Engine) request(g Gang) (request, error) {
 		}
 		at, known := e.cluster.Level(l.name)
 		if !known && g.Accepted {
+			if l.into == &r.require {
+				r.missing = l.name
+			}
 			continue
 		}
 		if !known {
@@ -92,6 +97,9 @@ func (r request) anywhere() request {
 
 // anyDomain reports whether a domain that is wide enough suffices.
 func (e *Engine) anyDomain(r request, v cluster.View) bool {
+	if r.missing != "" {
+		return false
+	}
 	for _, model := range e.models(r) {
 		if len(e.sufficient(r, model, r.require, v)) > 0 {
 			return true
@@ -105,7 +113,7 @@ func (e *Engine) anyDomain(r request, v cluster.View) bool {
 // sub-domains and the fullest nodes. A better aim goes before less room, and
 // never before a narrower level.
 func (e *Engine) place(r request) (gang.Placement, bool) {
-	if r.perNode == 0 {
+	if r.perNode == 0 || r.missing != "" {
 		return nil, false
 	}
 	r = e.relax(r)
