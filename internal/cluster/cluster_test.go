@@ -57,7 +57,7 @@ func TestOuterRollbackUndoesInnerCommit(t *testing.T) {
 	n := c.Node("n")
 	outer := c.Mark()
 	c.Take(n, 1)
-	inner := c.Mark()
+	c.Mark()
 	c.Take(n, 2)
 	c.Commit()
 	if got := c.Root().GPUs(Free, "H100"); got != 2 {

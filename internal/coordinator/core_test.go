@@ -67,7 +67,7 @@ func TestALostRankStopsTheWholeGangAndQueuesItOnce(t *testing.T) {
 	id := w.submit(simSpec(16, 8))
 	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
-	w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, Rank: 9, Message: "signal: killed"})
+	w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, LocalRank: 3, Message: "signal: killed"})
 	w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
 	w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
 	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })

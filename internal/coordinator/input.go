@@ -145,9 +145,9 @@ type (
 	}
 	KeeperRankExit struct {
 		Keeper
-		Run     Run
-		Rank    int
-		Message string
+		Run       Run
+		LocalRank int
+		Message   string
 	}
 	KeeperEnded struct {
 		Keeper

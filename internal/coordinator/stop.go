@@ -208,6 +208,9 @@ func (c *Core) settle(g *entry) {
 func (c *Core) end(g *entry, outcome gang.State) {
 	if c.move(g, outcome) {
 		g.rec.Target = ""
+		if outcome == gang.Succeeded {
+			g.rec.Why = "" // what befell an earlier attempt is overcome
+		}
 		if g.rec.Times.Ended == 0 {
 			g.rec.Times.Ended = gang.Millis(c.now)
 		}

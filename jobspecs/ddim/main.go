@@ -50,7 +50,7 @@ func start(ctx context.Context, args []string) int {
 		return alone.run(ctx, p)
 	}
 	began := time.Now()
-	switch err := runner.Serve(ctx, p); {
+	switch err := runner.Serve(ctx, served{p}); {
 	case errors.Is(err, runner.ErrNoSocket):
 		p.log.Printf("%v; give -prompt to make a video by hand", err)
 		return 2
