@@ -67,13 +67,17 @@ func TestALostRankStopsTheWholeGangAndQueuesItOnce(t *testing.T) {
 	id := w.submit(simSpec(16, 8))
 	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
-	w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, LocalRank: 3, Message: "signal: killed"})
+	w.tell(KeeperRankExit{Keeper: k.id(), Run: k.run, LocalRank: 3, Message: "signal: killed"})
 	w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
 	w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
+	w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 && w.state(id) == gang.Running })
+	if why := w.core.gangs[id].rec.Why; !strings.Contains(why, "rank 11 ended in the midst of the run: signal: killed") {
+		t.Errorf("while it runs again, why = %q", why)
+	}
 	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
 	rec := w.core.gangs[id].rec
-	if rec.Attempt != 2 || rec.Failures != 1 {
-		t.Errorf("attempt %d, failures %d", rec.Attempt, rec.Failures)
+	if rec.Attempt != 2 || rec.Failures != 1 || rec.Why != "" {
+		t.Errorf("attempt %d, failures %d, why %q", rec.Attempt, rec.Failures, rec.Why)
 	}
 	if slices.ContainsFunc(rec.Members, func(m gang.Member) bool { return m.Node == k.node.id }) {
 		t.Errorf("the second attempt is on %s again, though others were free: %v", k.node.id, rec.Members)
@@ -116,22 +120,27 @@ func TestCancel(t *testing.T) {
 }
 
 func TestAJobStopQueuesTheGangAgainAndSaysWhy(t *testing.T) {
-	w := ready(t, 7, 4, 2)
-	id := w.submit(simSpec(16, 8))
-	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
-	k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
-	delete(w.jobs, k.job)
-	w.post("nomad", LaneJobRemoved{k.lane})
-	w.stopTask(k, "job stopped by operator")
-	w.until(2, "queued again", func() bool {
-		return w.core.gangs[id].rec.Attempt == 2 || w.state(id) == gang.Queued || w.state(id) == gang.Preempting
-	})
-	if why := w.core.gangs[id].rec.Why; w.state(id) != gang.Launching && !strings.Contains(why, "through Nomad") {
-		t.Errorf("why = %q", why)
-	}
-	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
-	if rec := w.core.gangs[id].rec; rec.Failures != 0 || rec.Attempt != 2 {
-		t.Errorf("failures %d, attempt %d", rec.Failures, rec.Attempt)
+	for name, stop := range map[string]func(*world, *simKeeper){
+		"of the child": func(w *world, k *simKeeper) {
+			delete(w.jobs, k.job)
+			w.stopTask(k, "job stopped by operator")
+		},
+		"of the pinned parent, while the keeper runs on": func(*world, *simKeeper) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ready(t, 7, 4, 2)
+			id := w.submit(simSpec(16, 8))
+			w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+			k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+			w.post("nomad", LaneJobRemoved{k.lane})
+			stop(w, k)
+			w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 && w.state(id) == gang.Running })
+			rec := w.core.gangs[id].rec
+			if !strings.Contains(rec.Why, "was stopped through Nomad") || rec.Failures != 0 || rec.Members[0].Lane == k.lane {
+				t.Errorf("why %q, failures %d, lane %s after %s", rec.Why, rec.Failures, rec.Members[0].Lane, k.lane)
+			}
+			w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+		})
 	}
 }
 

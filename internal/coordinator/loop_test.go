@@ -1,0 +1,397 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// bench is a loop with stand-ins around it: they fail when they are told to,
+// which the real parts cannot be made to do.
+type bench struct {
+	loop *Loop
+
+	mu      sync.Mutex
+	kv      map[string][]byte
+	terms   uint64
+	hold    chan struct{} // commits wait while it is set
+	fail    error         // the next commit's answer
+	lost    chan struct{} // of the present term
+	calls   []string      // to Nomad, as they end
+	opening chan struct{} // OpenLane waits while it is set
+	orders  []Action
+	pulses  int
+}
+
+func newBench() *bench {
+	b := &bench{kv: make(map[string][]byte)}
+	b.loop = NewLoop(LoopConfig{
+		Core: Config{
+			Levels: []string{"leaf"}, Tiers: []Tier{{"production", 200}},
+			ReadyTimeout: time.Minute, Lease: 15 * time.Second, MaxQueue: 100, MaxFinished: 100,
+		},
+		Store: b, Nomad: b, Nodes: b, Blobs: b, Log: hclog.NewNullLogger(),
+	})
+	return b
+}
+
+func (b *bench) Campaign(ctx context.Context) (Term, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.terms++
+	b.lost = make(chan struct{})
+	return &benchTerm{b, gang.Fence{Epoch: 1, Index: b.terms}, b.lost}, ctx.Err()
+}
+
+func (b *bench) Load(_ context.Context, prefix string) ([]KV, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []KV
+	for key, value := range b.kv {
+		if len(key) > len(prefix) && key[:len(prefix)] == prefix {
+			out = append(out, KV{key, value})
+		}
+	}
+	return out, nil
+}
+
+type benchTerm struct {
+	*bench
+	fence gang.Fence
+	lost  chan struct{}
+}
+
+func (t *benchTerm) Fence() gang.Fence            { return t.fence }
+func (t *benchTerm) Lost() <-chan struct{}        { return t.lost }
+func (t *benchTerm) Resign(context.Context) error { return nil }
+
+func (t *benchTerm) Pulse() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pulses++
+}
+
+func (t *benchTerm) Commit(ctx context.Context, batches []gang.Batch) (int, error) {
+	t.mu.Lock()
+	hold, fail := t.hold, t.fail
+	t.fail = nil
+	t.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	if fail != nil {
+		return 0, fail
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, batch := range batches {
+		for _, c := range batch {
+			if c.Value == nil {
+				delete(t.kv, c.Key)
+			} else {
+				t.kv[c.Key] = c.Value
+			}
+		}
+	}
+	return len(batches), nil
+}
+
+func (b *bench) CheckTemplate(_ context.Context, name string) error {
+	if name != "ddim" {
+		return fmt.Errorf("no job %q: %w", name, ErrTemplate)
+	}
+	return nil
+}
+
+func (b *bench) OpenLane(_ context.Context, o OpenLane) (uint64, error) {
+	b.mu.Lock()
+	opening := b.opening
+	b.mu.Unlock()
+	if opening != nil {
+		<-opening
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls = append(b.calls, "open "+o.Job)
+	return 1, nil
+}
+
+func (b *bench) PurgeLane(_ context.Context, job string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls = append(b.calls, "purge "+job)
+	return nil
+}
+
+// Watch shows one node with 8 GPUs.
+func (b *bench) Watch(ctx context.Context, observe func(Input)) error {
+	v := NodeView{ID: "node-0", Name: "n", Ready: true, Eligible: true, Domains: []string{"l0"}, Devices: make(map[string]GPUView)}
+	var gpus []GPUView
+	var uuids []string
+	for i := range 8 {
+		g := GPUView{UUID: fmt.Sprint("GPU-", i), Index: i, Model: "H100-80GB", MemoryMiB: 81559, Healthy: true}
+		v.Devices[g.UUID] = g
+		gpus, uuids = append(gpus, g), append(uuids, g.UUID)
+	}
+	observe(NodesListed{[]NodeView{v}})
+	observe(Inventory{gpus})
+	observe(DriverUp{uuids})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (b *bench) Order(a Action) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.orders = append(b.orders, a)
+	return true
+}
+
+func (b *bench) Lead(bool, gang.Fence)                           {}
+func (b *bench) Heard(string) (time.Duration, bool)              { return time.Second, true }
+func (b *bench) Publish(context.Context, string, Manifest) error { return nil }
+
+func (b *bench) set(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+// inBubble runs a loop in virtual time until f returns.
+func inBubble(t *testing.T, f func(t *testing.T, ctx context.Context, b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newBench()
+		done := make(chan error, 1)
+		go func() { done <- b.loop.Run(ctx) }()
+		b.decides(t, ctx)
+		f(t, ctx, b)
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// decides waits until the loop leads and takes submissions.
+func (b *bench) decides(t *testing.T, ctx context.Context) {
+	t.Helper()
+	for range 100 {
+		if n, err := b.loop.Nodes(ctx); err == nil && len(n) == 1 && n[0].Free == 8 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // virtual
+	}
+	t.Fatal("the loop does not begin to decide")
+}
+
+func TestASubmissionIsAnsweredOnceItIsDurable(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		hold := make(chan struct{})
+		b.set(func() { b.hold = hold })
+		answered := make(chan []gang.Status, 1)
+		go func() {
+			statuses, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8)})
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- statuses
+		}()
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Fatal("it is answered while the commit waits")
+		default:
+		}
+		if len(b.calls) > 0 {
+			t.Fatalf("Nomad is called before the intent is written: %v", b.calls)
+		}
+		b.set(func() { b.hold = nil })
+		close(hold)
+		id := (<-answered)[0].ID
+		if b.kv[gang.RecordKey(id)] == nil || b.kv[gang.SpecKey(id)] == nil {
+			t.Errorf("the store has no record of %s", id)
+		}
+	})
+}
+
+func TestWhatIsReadIsDurable(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		statuses, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8), simSpec(8, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := make(chan struct{})
+		b.set(func() { b.hold = hold })
+		go b.loop.Cancel(ctx, statuses[1].ID)
+		synctest.Wait()
+		seen := make(chan gang.Status, 1)
+		go func() {
+			s, _ := b.loop.Gang(ctx, statuses[1].ID)
+			seen <- s
+		}()
+		synctest.Wait()
+		select {
+		case s := <-seen:
+			t.Fatalf("%s is shown before that is durable", s.State)
+		default:
+		}
+		b.set(func() { b.hold = nil })
+		close(hold)
+		if s := <-seen; s.State != gang.Cancelled {
+			t.Errorf("it is %s", s.State)
+		}
+	})
+}
+
+func TestAFailedCommitEndsTheTermAndTheNextOneGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		first, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.set(func() { b.fail = errors.New("deposed") })
+		if _, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8)}); !errors.Is(err, gang.ErrNotLeading) {
+			t.Errorf("the submission that was not written is answered with %v", err)
+		}
+		b.decidesAgain(t, ctx)
+		all, err := b.loop.Gangs(ctx)
+		if err != nil || len(all) != 1 || all[0].ID != first[0].ID || all[0].State != gang.Launching {
+			t.Errorf("the next term knows %+v, %v", all, err)
+		}
+		if b.terms != 2 {
+			t.Errorf("%d terms", b.terms)
+		}
+	})
+}
+
+// decidesAgain waits for the next term.
+func (b *bench) decidesAgain(t *testing.T, ctx context.Context) {
+	t.Helper()
+	for range 100 {
+		if n, err := b.loop.Nodes(ctx); err == nil && len(n) == 1 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // virtual
+	}
+	t.Fatal("no next term")
+}
+
+func TestALostLockEndsTheTerm(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		b.set(func() { close(b.lost) })
+		synctest.Wait()
+		b.decidesAgain(t, ctx)
+		if b.terms != 2 {
+			t.Errorf("%d terms", b.terms)
+		}
+	})
+}
+
+// A lane that is cancelled while its opening is under way is purged after it:
+// the other way round its jobs would stay.
+func TestCallsForOneLaneKeepTheirOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		opening := make(chan struct{})
+		b.set(func() { b.opening = opening })
+		statuses, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := b.loop.Cancel(ctx, statuses[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.set(func() { b.opening = nil })
+		close(opening)
+		synctest.Wait()
+		job := gang.LaneJobID("ddim", "node-0", gang.NewLaneID(statuses[0].ID, 1, 0))
+		if want := []string{"open " + job, "purge " + job}; !slices.Equal(b.calls, want) {
+			t.Errorf("calls %v, want %v", b.calls, want)
+		}
+	})
+}
+
+func TestTheLoopPulsesWhileNothingHappens(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ context.Context, b *bench) {
+		b.set(func() { b.pulses = 0 })
+		time.Sleep(10 * time.Second) // virtual
+		synctest.Wait()
+		b.set(func() {
+			if b.pulses < 20 {
+				t.Errorf("%d pulses in 10 s: the lock is lost after 1.5 s without one", b.pulses)
+			}
+		})
+	})
+}
+
+func TestAWatcherSeesTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		statuses, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8), simSpec(8, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := statuses[1].ID
+		watch, err := b.loop.Watch(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := <-watch; s.State != gang.Queued || s.Code == "" || s.Position != 1 {
+			t.Errorf("first it is %s, %q, %d", s.State, s.Code, s.Position)
+		}
+		if _, err := b.loop.Cancel(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		last := gang.Status{}
+		for s := range watch {
+			last = s
+		}
+		if last.State != gang.Cancelled {
+			t.Errorf("last it is %s", last.State)
+		}
+		if _, err := b.loop.Watch(ctx, "nobody-1"); !errors.Is(err, gang.ErrNotFound) {
+			t.Errorf("a gang that is not there is watched: %v", err)
+		}
+	})
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		many := make([]gang.Spec, MaxSpecs+1)
+		for i := range many {
+			many[i] = simSpec(1, 1)
+		}
+		large := simSpec(1, 1)
+		large.Params = fmt.Appendf(nil, `{"x":%q}`, make([]byte, 20<<10))
+		template := simSpec(8, 8)
+		template.Template = "nosuch"
+		tier := simSpec(8, 8)
+		tier.Tier = "gold"
+		for name, specs := range map[string][]gang.Spec{
+			"none": nil, "too many": many, "too large": {large, large, large}, "a template": {template}, "a tier": {tier},
+			"too wide": {simSpec(16, 8)}, "one of two": {simSpec(8, 8), simSpec(16, 8)},
+		} {
+			var refused *gang.RefusedError
+			if _, err := b.loop.Submit(ctx, specs); !errors.As(err, &refused) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if all, err := b.loop.Gangs(ctx); err != nil || len(all) != 0 {
+			t.Errorf("%d gangs are there, %v", len(all), err)
+		}
+	})
+}
