@@ -19,7 +19,8 @@ const (
 
 // ParseGangs reads HCL with one or more gang blocks. The specifications that
 // it returns are valid; any fault makes an *UnreadableError, with all faults
-// that were found.
+// that were found, or a *gang.RefusedError where all can be read and ask for
+// what cannot be.
 func ParseGangs(filename string, src []byte) ([]gang.Spec, error) {
 	file, diags := parse(filename, src)
 	sources := map[string]*hcl.File{filename: file}
@@ -38,7 +39,7 @@ func ParseGangs(filename string, src []byte) ([]gang.Spec, error) {
 		at := hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}
 		r.diags = append(r.diags, fault("", at, "No gang", `The file must hold at least one block gang "NAME" { ... }.`))
 	}
-	if err := unreadable(r.diags, sources); err != nil {
+	if err := r.verdict(sources); err != nil {
 		return nil, err
 	}
 	return specs, nil
@@ -49,7 +50,19 @@ func newSpec() gang.Spec {
 }
 
 // gangReader reads the one schema of a gang, from HCL and from JSON.
-type gangReader struct{ bodyReader }
+type gangReader struct {
+	bodyReader
+	// refusals are faults of gangs that can be read.
+	refusals hcl.Diagnostics
+}
+
+// verdict says what is wrong with all that was read.
+func (r *gangReader) verdict(sources map[string]*hcl.File) error {
+	if !r.diags.HasErrors() && r.refusals.HasErrors() {
+		return gang.Refuse("%v", unreadable(r.refusals, sources))
+	}
+	return unreadable(append(r.diags, r.refusals...), sources)
+}
 
 // gang reads what the body says into spec and checks it. Whole is shown for a
 // fault of an attribute that is not there, name for one of the gang's name.
@@ -131,9 +144,12 @@ func nameOf(into *string) func(cty.Value) error {
 // that could not be read has its fault already.
 func (r *gangReader) check(spec *gang.Spec, found places, whole hcl.Range) {
 	for _, err := range each(spec.Validate()) {
-		field, at := "", whole
+		field, at, into := "", whole, &r.diags
 		if f := new(gang.FieldError); errors.As(err, &f) {
 			field = f.Field
+			if f.Refusal {
+				into = &r.refusals
+			}
 		}
 		if found.faulty[field] {
 			continue
@@ -141,7 +157,7 @@ func (r *gangReader) check(spec *gang.Spec, found places, whole hcl.Range) {
 		if place, ok := found.at[field]; ok {
 			at = place
 		}
-		r.diags = append(r.diags, fault(field, at, "Invalid "+field, fmt.Sprintf("%v.", err)))
+		*into = append(*into, fault(field, at, "Invalid "+field, fmt.Sprintf("%v.", err)))
 	}
 }
 

@@ -144,7 +144,7 @@ func isUnreadable(err error) bool {
 }
 
 func TestFieldOfTheFirstFault(t *testing.T) {
-	_, err := ParseGangsJSON("request", []byte(`{"name": "a", "template": "t", "gpus": 5, "gpus_per_node": 2}`))
+	_, err := ParseGangsJSON("request", []byte(`{"name": "a", "template": "t", "gpus": 0, "infra_retries": -1}`))
 	var unreadable *UnreadableError
 	if !errors.As(err, &unreadable) || unreadable.Field() != "gpus" {
 		t.Fatalf("got %v", err)
@@ -166,12 +166,34 @@ func FuzzParseGangsJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) { checkParsed(t, src, ParseGangsJSON) })
 }
 
+// A gang that is written well and cannot be is refused, as one that is larger
+// than the cluster is, with the place of what was asked for. Beside what cannot
+// be read it is one more fault.
+func TestWhatCannotBeIsRefused(t *testing.T) {
+	for _, c := range []struct{ attributes, words string }{
+		{"gpus = 12\n gpus_per_node = 8", "g.hcl:3: Invalid gpus (in gang \"a\")\n  3 |  gpus = 12\n    |         ^^\n  gpus: 12 is no multiple of gpus_per_node = 8."},
+		{"gpus = 5000", "gpus: 5000 is not between 1 and 1024."},
+		{"gpus = 5000\n infra_retries = -1", ""},
+	} {
+		_, err := ParseGangs("g.hcl", []byte("gang \"a\" {\n template = \"t\"\n "+c.attributes+"\n}\n"))
+		var refused *gang.RefusedError
+		if c.words == "" {
+			if !isUnreadable(err) || !strings.Contains(err.Error(), "5000") {
+				t.Errorf("%q: got %v, want an UnreadableError with both", c.attributes, err)
+			}
+		} else if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%q: got %v, want a refusal with %q", c.attributes, err, c.words)
+		}
+	}
+}
+
 // checkParsed holds for any input: valid gangs, or an error that can be shown.
 func checkParsed(t *testing.T, src []byte, parse func(string, []byte) ([]gang.Spec, error)) {
 	specs, err := parse("input", src)
 	if err != nil {
-		if !isUnreadable(err) || err.Error() == "" {
-			t.Fatalf("not an UnreadableError that can be shown: %v", err)
+		var refused *gang.RefusedError
+		if !isUnreadable(err) && !errors.As(err, &refused) || err.Error() == "" {
+			t.Fatalf("neither an UnreadableError that can be shown nor a refusal: %v", err)
 		}
 		return
 	}

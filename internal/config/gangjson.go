@@ -28,7 +28,7 @@ func ParseGangsJSON(filename string, src []byte) ([]gang.Spec, error) {
 		specs[i] = newSpec()
 		r.jsonGang(doc, o, &specs[i])
 	}
-	if err := unreadable(r.diags, sources); err != nil {
+	if err := r.verdict(sources); err != nil {
 		return nil, err
 	}
 	return specs, nil

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -304,10 +303,4 @@ func clip(s string) string {
 		return s[:maxWhy] + "…"
 	}
 	return s
-}
-
-// refused tells a refusal from a fault of our own.
-func refused(err error) bool {
-	var r *gang.RefusedError
-	return errors.As(err, &r)
 }

@@ -37,10 +37,9 @@ type world struct {
 	ended    map[gang.ID]gang.State
 	answers  map[int]Answer
 	manifest map[gang.ID]Manifest
-	faults   []error
 	counts   map[string]int
 	trace    []string
-	// brokenStore makes the world crash between any two writes.
+	// crashy worlds crash between any two effects.
 	crashy bool
 }
 

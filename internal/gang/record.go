@@ -105,7 +105,7 @@ type Record struct {
 	// RunMillis is the run time of all ended attempts.
 	RunMillis int64 `json:"run_ms,omitempty"`
 	// Why says in a sentence what led to the present state, where that is not
-	// the ordinary way.
+	// the ordinary way. What ended an attempt stays until the gang ends.
 	Why   string `json:"why,omitempty"`
 	Times Times  `json:"times,omitzero"`
 	// Artifact and Thumbnail are the result, once it is durable.

@@ -84,6 +84,9 @@ func (s *Spec) Validate() error {
 	bad := func(field, format string, args ...any) {
 		faults = append(faults, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
 	}
+	refuse := func(field, format string, args ...any) {
+		faults = append(faults, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...), Refusal: true})
+	}
 	if len(s.Name) > MaxNameLen || !nameRule.MatchString(s.Name) {
 		bad("name", "%q is no name: use up to %d of a-z, 0-9 and '-', neither first nor last a '-'", s.Name, MaxNameLen)
 	}
@@ -95,14 +98,17 @@ func (s *Spec) Validate() error {
 			bad(label.field, "%q is no name: use up to %d letters, digits, '.', '_', '-' and '/'", label.value, MaxLabelLen)
 		}
 	}
-	if s.GPUs < 1 || s.GPUs > MaxGPUs {
+	switch {
+	case s.GPUs < 1:
 		bad("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
+	case s.GPUs > MaxGPUs:
+		refuse("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
 	}
 	switch {
 	case s.GPUsPerNode < 0:
 		bad("gpus_per_node", "%d is negative", s.GPUsPerNode)
 	case s.GPUsPerNode > 0 && s.GPUs%s.GPUsPerNode != 0:
-		bad("gpus", "%d is no multiple of gpus_per_node = %d", s.GPUs, s.GPUsPerNode)
+		refuse("gpus", "%d is no multiple of gpus_per_node = %d", s.GPUs, s.GPUsPerNode)
 	}
 	if s.GPUMemoryMiB < 0 {
 		bad("gpu_memory", "is negative")
@@ -135,6 +141,10 @@ func isObject(raw json.RawMessage) bool {
 }
 
 // FieldError is a fault in one field of a specification.
-type FieldError struct{ Field, Problem string }
+type FieldError struct {
+	Field, Problem string
+	// Refusal: it is written as it should be, and asks for what cannot be.
+	Refusal bool
+}
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }

@@ -31,8 +31,8 @@ const (
 	// maxBatchBytes bounds one line of the stream.
 	maxBatchBytes = 32 << 20
 	// streamSilence is after how long a stream is taken for dead. Nomad sends
-	// a heartbeat every 10 s.
-	streamSilence = 30 * time.Second
+	// a heartbeat every 30 s; one may be lost.
+	streamSilence = 75 * time.Second
 	// openPatience is how long the first word of a stream is waited for. Nomad
 	// sends nothing, not even headers, before it has an event; it begins with
 	// those that it still has.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,10 @@ func (e *TemplateError) Error() string {
 	for i, fault := range e.Faults {
 		lines[i] = fault.Error()
 	}
-	return fmt.Sprintf("job %q is no template for gangs: %s", e.Template, strings.Join(lines, "; "))
+	if len(lines) == 1 {
+		return fmt.Sprintf("job %q is no template for gangs: %s", e.Template, lines[0])
+	}
+	return fmt.Sprintf("job %q is no template for gangs:\n  %s", e.Template, strings.Join(lines, "\n  "))
 }
 
 // Template reads a template and checks it. The error wraps ErrNoTemplate, or
@@ -165,6 +169,7 @@ func (r *reviewer) group(g *api.TaskGroup) {
 	if p := g.ReschedulePolicy; p == nil || value(p.Attempts) != 0 || value(p.Unlimited) {
 		r.fault(where+" > reschedule", "gangd decides where a gang runs again: set attempts = 0 and unlimited = false")
 	}
+	//lint:ignore SA1019 Nomad before 1.8 has these two, and no disconnect block.
 	if g.MaxClientDisconnect != nil || g.StopAfterClientDisconnect != nil || g.Disconnect != nil {
 		r.fault(where, "gangd decides what becomes of a gang whose node is cut off: remove disconnect, max_client_disconnect and stop_after_client_disconnect")
 	}
@@ -173,6 +178,10 @@ func (r *reviewer) group(g *api.TaskGroup) {
 	}
 	for _, task := range g.Tasks {
 		r.task(where, task)
+		// Nomad gives a task that says nothing its group's policy.
+		if task.RestartPolicy != nil && !reflect.DeepEqual(task.RestartPolicy, g.RestartPolicy) {
+			r.restart(fmt.Sprintf("%s > task %q", where, task.Name), task.RestartPolicy)
+		}
 	}
 }
 
@@ -183,9 +192,6 @@ func (r *reviewer) task(group string, t *api.Task) {
 	}
 	if t.Lifecycle != nil {
 		r.fault(where+" > lifecycle", "a member is a main task: remove the block")
-	}
-	if t.RestartPolicy != nil {
-		r.restart(where, t.RestartPolicy)
 	}
 	if t.DispatchPayload != nil {
 		r.fault(where+" > dispatch_payload", "gangd sends no payload: remove the block")

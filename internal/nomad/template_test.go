@@ -53,6 +53,7 @@ func TestCheckTemplate(t *testing.T) {
 		"no reschedule block":  {func(j *api.Job) { group(j).ReschedulePolicy = nil }, `group "member" > reschedule`},
 		"reschedules":          {func(j *api.Job) { group(j).ReschedulePolicy.Attempts = new(1) }, `group "member" > reschedule`},
 		"unlimited reschedule": {func(j *api.Job) { group(j).ReschedulePolicy.Unlimited = new(true) }, `group "member" > reschedule`},
+		//lint:ignore SA1019 Nomad before 1.8 has it.
 		"disconnect":           {func(j *api.Job) { group(j).MaxClientDisconnect = new(time.Minute) }, `group "member"`},
 		"two tasks":            {func(j *api.Job) { group(j).Tasks = append(group(j).Tasks, task(gangTemplate())) }, `group "member"`},
 		"another driver":       {func(j *api.Job) { task(j).Driver = "docker" }, `group "member" > task "member"`},
@@ -79,6 +80,15 @@ func TestCheckTemplate(t *testing.T) {
 	var faulty *TemplateError
 	if err := CheckTemplate(job); !errors.As(err, &faulty) || len(faulty.Faults) != 3 || !strings.Contains(err.Error(), "\"wan\"") {
 		t.Errorf("three faults: %v", err)
+	}
+
+	// What a task has from its group is told once.
+	job = gangTemplate()
+	group(job).RestartPolicy.Attempts = new(3)
+	policy := *group(job).RestartPolicy
+	task(job).RestartPolicy = &policy
+	if err := CheckTemplate(job); !errors.As(err, &faulty) || len(faulty.Faults) != 1 {
+		t.Errorf("inherited restarts: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
@@ -42,7 +43,7 @@ func (e *Engine) request(g Gang) (request, error) {
 			continue
 		}
 		if !known {
-			return r, gang.Refuse("topology.%s: the cluster has no level %q: it has %v, widest first", l.field, l.name, e.cluster.Levels())
+			return r, gang.Refuse("topology.%s: the cluster has no level %q: it has %s, widest first", l.field, l.name, strings.Join(e.cluster.Levels(), ", "))
 		}
 		*l.into = at
 	}
