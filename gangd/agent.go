@@ -29,7 +29,7 @@ func (p *paths) Set(path string) error {
 
 func agentFlags() (*flag.FlagSet, *paths) {
 	f, files := newFlags("agent"), new(paths)
-	f.Var(files, "config", "The configuration: an HCL `file`, or a directory of *.hcl files, read as one.\nMay be given several times.")
+	f.Var(files, "config", "The configuration: an HCL `FILE`, or a directory of *.hcl files, read as one.\nMay be given several times.")
 	return f, files
 }
 

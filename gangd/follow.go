@@ -214,11 +214,16 @@ func spentText(g gang.Status) string {
 		return ""
 	}
 	text := " after " + duration(millis(at.Ended).Sub(millis(g.Accepted)))
-	if at.Decided != 0 && at.Started != 0 {
-		text += fmt.Sprintf(": waited %s, started in %s, ran %s", duration(millis(at.Decided).Sub(millis(g.Accepted))),
-			duration(millis(at.Started).Sub(millis(at.Decided))), duration(millis(at.Ended).Sub(millis(at.Started))))
+	if at.Decided == 0 || at.Started == 0 {
+		return text
 	}
-	return text
+	// Before a later attempt was decided, the gang did more than wait.
+	before := fmt.Sprintf("waited %s, started", duration(millis(at.Decided).Sub(millis(g.Accepted))))
+	if g.Attempt > 1 {
+		before = fmt.Sprintf("attempt %d started", g.Attempt)
+	}
+	return text + fmt.Sprintf(": %s in %s, ran %s", before,
+		duration(millis(at.Started).Sub(millis(at.Decided))), duration(millis(at.Ended).Sub(millis(at.Started))))
 }
 
 // goesOn says that leaving does not end the gangs.

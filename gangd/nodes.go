@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -92,7 +93,7 @@ func (t *terminal) nodeRows(c api.Cluster) [][]string {
 		title = append(title, titled(level))
 	}
 	rows := [][]string{append(title, "State", "GPUs", "Free", "Bad", "Model", "Heard", "Why")}
-	for _, n := range c.Nodes {
+	for _, n := range slices.SortedFunc(slices.Values(c.Nodes), byPlace) {
 		row := []string{short(n.ID), n.Name}
 		for i := range c.Levels {
 			row = append(row, domainAt(n, i))
@@ -102,6 +103,40 @@ func (t *terminal) nodeRows(c api.Cluster) [][]string {
 	}
 	return rows
 }
+
+// byPlace orders nodes by their domains and then by name, numbers in names by
+// their value: n-9 comes before n-10.
+func byPlace(a, b cluster.NodeStatus) int {
+	return cmp.Or(slices.CompareFunc(a.Domains, b.Domains, byNumbers), byNumbers(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+}
+
+func byNumbers(a, b string) int {
+	for a != "" && b != "" {
+		x, y := leading(a), leading(b)
+		if digits(x) && digits(y) {
+			m, n := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
+				return c
+			}
+		} else if c := cmp.Compare(x, y); c != 0 {
+			return c
+		}
+		a, b = a[len(x):], b[len(y):]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// leading is the run of digits, or of anything else, that a text begins with.
+func leading(s string) string {
+	for i := range s {
+		if digits(s[i:i+1]) != digits(s[:1]) {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+func digits(s string) bool { return s[0] >= '0' && s[0] <= '9' }
 
 func titled(s string) string {
 	if s == "" {
@@ -159,11 +194,11 @@ func (t *terminal) showNode(n cluster.NodeStatus, levels []string) {
 	if len(n.GPUs) == 0 {
 		return
 	}
-	rows := [][]string{{"Index", "UUID", "Model", "Memory", "NUMA", "Island", "Health", "Gang", "Lane"}}
+	rows := [][]string{{"Index", "UUID", "Model", "Memory", "NUMA", "Island", "Gang", "Lane", "Health"}}
 	for _, g := range n.GPUs {
 		rows = append(rows, []string{
 			fmt.Sprint(g.Index), g.UUID, g.Model, memoryText(g.MemoryMiB), fmt.Sprint(g.NUMA), fmt.Sprint(g.Island),
-			health(g), g.Gang, short(g.Lane),
+			g.Gang, short(g.Lane), health(g),
 		})
 	}
 	t.section("GPUs", table(rows))
@@ -176,5 +211,5 @@ func health(g cluster.GPUStatus) string {
 	case g.Reason == "":
 		return "bad"
 	}
-	return "bad: " + ellipsis(g.Reason, 60)
+	return "bad: " + g.Reason
 }

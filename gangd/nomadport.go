@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -40,10 +39,19 @@ func (p *nomadPort) PurgeLane(ctx context.Context, job string) error {
 func blameTemplate(err error) error {
 	var faulty *nomad.TemplateError
 	if errors.Is(err, nomad.ErrNoTemplate) || errors.As(err, &faulty) {
-		return fmt.Errorf("%w: %w", coordinator.ErrTemplate, err)
+		return templateFault{err}
 	}
 	return err
 }
+
+// templateFault is coordinator.ErrTemplate in Nomad's own words, which say all.
+type templateFault struct{ error }
+
+// Is implements what errors.Is looks for.
+func (templateFault) Is(target error) bool { return target == coordinator.ErrTemplate }
+
+// Unwrap returns the error as Nomad's adapter made it.
+func (f templateFault) Unwrap() error { return f.error }
 
 // Watch implements coordinator.Nomad.
 func (p *nomadPort) Watch(ctx context.Context, observe func(coordinator.Input)) error {

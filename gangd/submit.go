@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,6 +58,9 @@ func (t *terminal) submit(ctx context.Context, c *client, path string, s submiss
 	kind, specs, err := parseGangs(path, src)
 	if err != nil {
 		fmt.Fprintln(t.err, err)
+		if refused := new(gang.RefusedError); errors.As(err, &refused) {
+			return exitRefused
+		}
 		return exitUsage
 	}
 	if s.output != "" && len(specs) > 1 {

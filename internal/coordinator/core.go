@@ -63,6 +63,7 @@ type lane struct {
 	gone    bool
 
 	opened    bool // Nomad has its jobs
+	reached   part
 	connected bool
 	ready     bool
 	accepted  bool // the order to run

@@ -122,7 +122,7 @@ func (c *Core) laneJob(j LaneJob) {
 	}
 	l.opened = true
 	if j.Allocation != "" {
-		c.reach(l, func(t *gang.Times) *int64 { return &t.Allocated })
+		c.reach(l, partAllocated)
 	}
 	if !j.Ended || (l.rec.Allocation != "" && j.Allocation != "" && j.Allocation != l.rec.Allocation) {
 		return
@@ -142,10 +142,25 @@ func (c *Core) laneJob(j LaneJob) {
 	c.closed(l)
 }
 
-// reach notes the time at which a gang's last lane came as far as it says.
-func (c *Core) reach(l *lane, at func(*gang.Times) *int64) {
-	if g := c.entryOf(l.laneRun()); g != nil && g.rec.State == gang.Launching {
-		*at(&g.rec.Times) = gang.Millis(c.now)
+// part is how far a lane has come on the way to a start.
+type part int
+
+const (
+	partDispatched part = iota + 1
+	partAllocated
+	partAdmitted
+)
+
+// reach notes that a lane came to a part of its start; its gang's time is that
+// of its last lane. News of Nomad and of keepers comes on two ways: a lane
+// that was admitted was allocated before, whoever tells of it first.
+func (c *Core) reach(l *lane, to part) {
+	g := c.entryOf(l.laneRun())
+	for ; l.reached < to; l.reached++ {
+		if g != nil && g.rec.State == gang.Launching {
+			times := []*int64{&g.rec.Times.Dispatched, &g.rec.Times.Allocated, &g.rec.Times.Admitted}
+			*times[l.reached] = gang.Millis(c.now)
+		}
 	}
 }
 
@@ -157,7 +172,7 @@ func (c *Core) laneOpened(in LaneOpened) {
 	if in.Fault == nil {
 		l.opened, l.openedAt = true, c.now
 		l.rec.TemplateVersion = in.Version
-		c.reach(l, func(t *gang.Times) *int64 { return &t.Dispatched })
+		c.reach(l, partDispatched)
 		return
 	}
 	g := c.entryOf(l.laneRun())
@@ -184,7 +199,7 @@ func (c *Core) admit(in KeeperAdmit) {
 	case l.rec.Allocation == "" && l.rec.State == gang.LaneOpening:
 		l.rec.Allocation = in.Allocation
 		c.touchLane(l)
-		c.reach(l, func(t *gang.Times) *int64 { return &t.Admitted })
+		c.reach(l, partAdmitted)
 	case l.rec.Allocation == "" || l.rec.Allocation != in.Allocation:
 		c.act(RefuseLane{in.Keeper, fmt.Sprintf("lane %s is %s and admitted the allocation %q", l.rec.ID, l.rec.State, l.rec.Allocation)})
 		return

@@ -54,13 +54,13 @@ func TestCheckTemplate(t *testing.T) {
 		"reschedules":          {func(j *api.Job) { group(j).ReschedulePolicy.Attempts = new(1) }, `group "member" > reschedule`},
 		"unlimited reschedule": {func(j *api.Job) { group(j).ReschedulePolicy.Unlimited = new(true) }, `group "member" > reschedule`},
 		//lint:ignore SA1019 Nomad before 1.8 has it.
-		"disconnect":           {func(j *api.Job) { group(j).MaxClientDisconnect = new(time.Minute) }, `group "member"`},
-		"two tasks":            {func(j *api.Job) { group(j).Tasks = append(group(j).Tasks, task(gangTemplate())) }, `group "member"`},
-		"another driver":       {func(j *api.Job) { task(j).Driver = "docker" }, `group "member" > task "member"`},
-		"a sidecar":            {func(j *api.Job) { task(j).Lifecycle = new(api.TaskLifecycle) }, `group "member" > task "member" > lifecycle`},
-		"task restarts":        {func(j *api.Job) { task(j).RestartPolicy = &api.RestartPolicy{Attempts: new(3)} }, `group "member" > task "member" > restart`},
-		"dispatch payload":     {func(j *api.Job) { task(j).DispatchPayload = new(api.DispatchPayloadConfig) }, `group "member" > task "member" > dispatch_payload`},
-		"own devices":          {func(j *api.Job) { task(j).Resources.Devices = []*api.RequestedDevice{{Name: "nvidia/gpu"}} }, `group "member" > task "member" > resources > device`},
+		"disconnect":       {func(j *api.Job) { group(j).MaxClientDisconnect = new(time.Minute) }, `group "member"`},
+		"two tasks":        {func(j *api.Job) { group(j).Tasks = append(group(j).Tasks, task(gangTemplate())) }, `group "member"`},
+		"another driver":   {func(j *api.Job) { task(j).Driver = "docker" }, `group "member" > task "member"`},
+		"a sidecar":        {func(j *api.Job) { task(j).Lifecycle = new(api.TaskLifecycle) }, `group "member" > task "member" > lifecycle`},
+		"task restarts":    {func(j *api.Job) { task(j).RestartPolicy = &api.RestartPolicy{Attempts: new(3)} }, `group "member" > task "member" > restart`},
+		"dispatch payload": {func(j *api.Job) { task(j).DispatchPayload = new(api.DispatchPayloadConfig) }, `group "member" > task "member" > dispatch_payload`},
+		"own devices":      {func(j *api.Job) { task(j).Resources.Devices = []*api.RequestedDevice{{Name: "nvidia/gpu"}} }, `group "member" > task "member" > resources > device`},
 	} {
 		job := gangTemplate()
 		c.spoil(job)

@@ -92,6 +92,7 @@ locals {
       nomad_address  = "http://${local.nomad_http}"
       node_pool      = coalesce(var.node_pool, "default")
       blob_dir       = local.blob_dir
+      ready_timeout  = var.ready_timeout
     })
   }]
 }

@@ -70,6 +70,12 @@ variable "leaves_per_spine" {
   }
 }
 
+variable "ready_timeout" {
+  description = "How long the members of a gang may take until all are ready; then the gang is stopped whole, and queued again."
+  type        = string
+  default     = "60s"
+}
+
 variable "node_pool" {
   description = "Nomad node pool of the clients; null for Nomad's default pool."
   type        = string
