@@ -10,6 +10,10 @@ import (
 	"github.com/gangd/gangd/internal/nomadplugin"
 )
 
+// version is set by the linker. Nomad refuses a plugin whose version is not
+// semantic.
+var version = "0.0.0-dev"
+
 func main() {
 	logger := nomadplugin.NewLogger()
 	nomadplugin.ServeDevice(newPlugin(context.Background(), logger, newLinkReporter), logger)

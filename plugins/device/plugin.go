@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	pluginName    = "gangd-device"
-	pluginVersion = "0.1.0"
+	pluginName = "gangd-device"
 )
 
 // reporter tells gangd of the node's GPUs. Report is called with the whole
@@ -43,7 +42,7 @@ func newPlugin(life context.Context, log hclog.Logger, newReporter func(context.
 }
 
 func (p *devicePlugin) Info() nomadplugin.Info {
-	return nomadplugin.Info{Name: pluginName, Version: pluginVersion}
+	return nomadplugin.Info{Name: pluginName, Version: version}
 }
 
 func (p *devicePlugin) ConfigSchema() *schema.Spec { return configSchema() }

@@ -72,7 +72,7 @@ func newLab(t *testing.T) *lab {
 	t.Cleanup(cancel)
 	go l.server.Serve(ctx, listener)
 
-	l.driver = task.New(hclog.NewNullLogger())
+	l.driver = task.New("0.0.0-test", hclog.NewNullLogger())
 	l.config = nomadplugintest.Config(t, l.driver.ConfigSchema(), fmt.Sprintf(`
 		state_dir = %q
 		gangd_addrs = [%q]

@@ -12,6 +12,10 @@ import (
 	"github.com/gangd/gangd/plugins/driver/task"
 )
 
+// version is set by the linker. Nomad refuses a plugin whose version is not
+// semantic.
+var version = "0.0.0-dev"
+
 func main() {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == keeper.Argument:
@@ -20,6 +24,6 @@ func main() {
 		os.Exit(process.Exec())
 	default:
 		log := nomadplugin.NewLogger()
-		nomadplugin.ServeDriver(task.New(log), log)
+		nomadplugin.ServeDriver(task.New(version, log), log)
 	}
 }

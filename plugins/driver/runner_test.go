@@ -48,7 +48,7 @@ func runTestPlugin(path string) int {
 	if err == nil {
 		err = json.Unmarshal(content, &start)
 	}
-	driver := task.New(hclog.NewNullLogger())
+	driver := task.New("0.0.0-test", hclog.NewNullLogger())
 	if err == nil {
 		err = driver.SetConfig(start.Config)
 	}

@@ -37,7 +37,7 @@ func (d *Driver) beat(ctx context.Context, c nodeConfig) {
 	}
 	hello := func() *linkpb.NodeHello {
 		return &linkpb.NodeHello{
-			Protocol: link.Protocol, Host: host, BootId: link.BootID(), PluginVersion: Version,
+			Protocol: link.Protocol, Host: host, BootId: link.BootID(), PluginVersion: d.version,
 			GpuUuids: uuids, BeatMillis: uint32(c.BeatMillis),
 		}
 	}

@@ -16,30 +16,28 @@ import (
 	"github.com/gangd/gangd/plugins/driver/cgroup"
 )
 
-// Name is the driver's name in jobs, Version this plugin's.
-const (
-	Name    = "gang"
-	Version = "0.1.0"
-)
+// Name is the driver's name in jobs.
+const Name = "gang"
 
 // Driver implements nomadplugin.DriverPlugin, Signaler and Executor.
 type Driver struct {
-	log    hclog.Logger
-	events *mailbox
-	begun  sync.Once // what SetConfig must not begin, as Nomad calls it to try a configuration
+	version string
+	log     hclog.Logger
+	events  *mailbox
+	begun   sync.Once // what SetConfig must not begin, as Nomad calls it to try a configuration
 
 	mu     sync.Mutex
 	config nodeConfig
 	tasks  map[string]*task
 }
 
-// New makes a driver without a configuration.
-func New(log hclog.Logger) *Driver {
-	return &Driver{log: log, events: newMailbox(), tasks: make(map[string]*task)}
+// New makes a driver of this version, without a configuration.
+func New(version string, log hclog.Logger) *Driver {
+	return &Driver{version: version, log: log, events: newMailbox(), tasks: make(map[string]*task)}
 }
 
 // Info implements nomadplugin.Plugin.
-func (d *Driver) Info() nomadplugin.Info { return nomadplugin.Info{Name: Name, Version: Version} }
+func (d *Driver) Info() nomadplugin.Info { return nomadplugin.Info{Name: Name, Version: d.version} }
 
 // ConfigSchema implements nomadplugin.Plugin.
 func (d *Driver) ConfigSchema() *schema.Spec { return nodeSchema }
@@ -80,7 +78,7 @@ func (d *Driver) Fingerprint(ctx context.Context, report func(nomadplugin.Finger
 		Health: nomadplugin.HealthHealthy, Description: "Healthy",
 		Attributes: map[string]nomadplugin.Attribute{
 			"driver.gang":         nomadplugin.BoolAttribute(true),
-			"driver.gang.version": nomadplugin.StringAttribute(Version),
+			"driver.gang.version": nomadplugin.StringAttribute(d.version),
 			"driver.gang.cgroup":  nomadplugin.StringAttribute(cgroup.Detect().Mode()),
 		},
 	})
