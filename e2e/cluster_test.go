@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ type options struct {
 
 // testCluster is a dev cluster that a test started.
 type testCluster struct {
-	t      *testing.T
+	t      testing.TB
 	root   string // the repository
 	dir    string // data_dir of terraform/dev
 	gangd  string // HTTP address
@@ -43,7 +44,7 @@ type testCluster struct {
 
 // start applies terraform/dev and registers the reference template. The
 // cluster is destroyed when the test ends, and must then have left nothing.
-func start(t *testing.T, o options) *testCluster {
+func start(t testing.TB, o options) *testCluster {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	must(t, err)
@@ -108,13 +109,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// keepLogs prints the end of gangd's log.
+// keepLogs prints the end of gangd's log, without the requests in it.
 func (c *testCluster) keepLogs() {
 	logs, _ := filepath.Glob(filepath.Join(c.dir, "logs", "gangd-*.log"))
 	for _, name := range logs {
-		if b, err := os.ReadFile(name); err == nil {
-			c.t.Logf("%s ends with:\n%s", filepath.Base(name), b[max(0, len(b)-6000):])
-		}
+		b, _ := os.ReadFile(name)
+		lines := slices.DeleteFunc(strings.Split(string(b), "\n"), func(line string) bool { return strings.Contains(line, ".http: request") })
+		c.t.Logf("%s ends with:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-60):], "\n"))
 	}
 }
 

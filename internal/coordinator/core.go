@@ -22,6 +22,8 @@ type Core struct {
 	// bySeq lists all gangs by acceptance, and so by their Seq.
 	bySeq []*entry
 	ended int
+	// forgotten are lanes of which late news may still come, and until when.
+	forgotten map[gang.LaneID]time.Time
 	// resting are the gangs that wait for their pause after a failure to end.
 	resting map[gang.ID]*entry
 
@@ -89,13 +91,14 @@ func NewCore(cfg Config) *Core {
 		tiers[i] = schedule.Tier{Name: t.Name, Priority: t.Priority}
 	}
 	return &Core{
-		cfg:     cfg,
-		engine:  schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: tiers}),
-		gangs:   make(map[gang.ID]*entry),
-		lanes:   make(map[gang.LaneID]*lane),
-		nodes:   make(map[string]*node),
-		hosts:   make(map[string]*host),
-		resting: make(map[gang.ID]*entry),
+		cfg:       cfg,
+		engine:    schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: tiers}),
+		gangs:     make(map[gang.ID]*entry),
+		lanes:     make(map[gang.LaneID]*lane),
+		nodes:     make(map[string]*node),
+		hosts:     make(map[string]*host),
+		resting:   make(map[gang.ID]*entry),
+		forgotten: make(map[gang.LaneID]time.Time),
 	}
 }
 

@@ -23,6 +23,8 @@ const (
 	// leaseMargin is added to the lease before a silent lane's GPUs count as
 	// free.
 	leaseMargin = 3 * time.Second
+	// lateNews is how long Nomad may go on telling of a lane that is forgotten.
+	lateNews = time.Minute
 	// warmUp bounds the wait for nodes to report after gangd took over.
 	warmUp = 3 * time.Second
 	// purgeAgain is the pause between failed calls to purge a lane's jobs.

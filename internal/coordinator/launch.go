@@ -115,7 +115,7 @@ func (c *Core) purgeStray(j LaneJob) {
 func (c *Core) laneJob(j LaneJob) {
 	l := c.lanes[j.Lane]
 	if l == nil {
-		if !j.Ended {
+		if _, late := c.forgotten[j.Lane]; !late && !j.Ended {
 			c.purgeStray(j)
 		}
 		return

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -182,6 +183,7 @@ func (c *Core) forget(l *lane) {
 		l.gone = true
 		c.touchLane(l)
 		delete(c.lanes, l.rec.ID)
+		c.forgotten[l.rec.ID] = c.now.Add(lateNews)
 	}
 }
 
@@ -245,6 +247,7 @@ func (c *Core) enqueue(g *entry) {
 // tick lets deadlines pass.
 func (c *Core) tick() {
 	c.beginDeciding()
+	maps.DeleteFunc(c.forgotten, func(_ gang.LaneID, until time.Time) bool { return c.now.After(until) })
 	for _, id := range sortedIDs(c.resting) {
 		g := c.resting[id]
 		if !c.now.Before(g.notBefore) {
