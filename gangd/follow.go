@@ -145,8 +145,8 @@ func changeText(g gang.Status) string {
 		return text
 	case gang.Launching:
 		return "launching on " + placementText(g)
-	case gang.Running:
-		return "running"
+	case gang.Running, gang.Finishing:
+		return string(g.State) // what ended an earlier attempt was told then
 	}
 	if g.Why != "" {
 		return string(g.State) + ": " + g.Why

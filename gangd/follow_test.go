@@ -113,3 +113,18 @@ func TestDurations(t *testing.T) {
 		}
 	}
 }
+
+// Of a later attempt, what came before it was not all waiting.
+func TestWhereTheTimeWent(t *testing.T) {
+	g := life("sea", gang.Succeeded)
+	end := g[len(g)-1]
+	want := " after 9.0s: waited 1.2s, started in 1.3s, ran 6.5s"
+	if got := spentText(end); got != want {
+		t.Errorf("first attempt: %q, want %q", got, want)
+	}
+	end.Attempt = 2
+	want = " after 9.0s: attempt 2 started in 1.3s, ran 6.5s"
+	if got := spentText(end); got != want {
+		t.Errorf("second attempt: %q, want %q", got, want)
+	}
+}

@@ -54,8 +54,10 @@ type entry struct {
 	queued    bool
 	runBegan  time.Time
 	published bool
-	progress  gang.Progress
-	ranks     map[int]int // steps done, by rank
+	// guessed: only a peer told of the rank whose loss stopped the attempt.
+	guessed  bool
+	progress gang.Progress
+	ranks    map[int]int // steps done, by rank
 }
 
 // lane is a lane with what was observed of it.

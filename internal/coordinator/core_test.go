@@ -96,6 +96,25 @@ func TestARunnersErrorThatIsNotRetryableFailsTheGang(t *testing.T) {
 	}
 }
 
+// A peer's word that a rank is gone often comes before the news of that rank.
+func TestTheRankThatIsToBlameIsFound(t *testing.T) {
+	w := ready(t, 14, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	members := w.core.gangs[id].rec.Members
+	peer, culprit := w.keepers[members[0].Lane], w.keepers[members[1].Lane]
+	w.tell(KeeperError{Keeper: peer.id(), Run: peer.run, Rank: 2, Class: ClassPeerLost, Retryable: true, Message: "rank 9 is gone"})
+	w.tell(KeeperRankExit{Keeper: culprit.id(), Run: culprit.run, LocalRank: 1, Message: "killed by signal 9"})
+	rec := w.core.gangs[id].rec
+	if rec.State != gang.Recovering || rec.Failures != 1 || !slices.Equal(rec.Avoid, []string{members[1].Node}) {
+		t.Errorf("it is %s, failures %d, avoids %v; the culprit is on %s", rec.State, rec.Failures, rec.Avoid, members[1].Node)
+	}
+	if !strings.Contains(rec.Why, "rank 9 on ") || !strings.Contains(rec.Why, "killed by signal 9") {
+		t.Errorf("why = %q", rec.Why)
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+}
+
 func TestCancel(t *testing.T) {
 	for _, at := range []gang.State{gang.Launching, gang.Running} {
 		t.Run(string(at), func(t *testing.T) {

@@ -163,6 +163,10 @@ type (
 	}
 )
 
+// ClassPeerLost is the class of the runner's error that says that another rank
+// is gone.
+const ClassPeerLost = "peer_lost"
+
 // Outcome is how a run ended in one lane.
 type Outcome int
 

@@ -39,9 +39,7 @@ func (c *Core) observeKeeper(in Input) {
 	case KeeperError:
 		c.runnerError(in)
 	case KeeperRankExit:
-		if g, l := c.active(in.Run), c.lanes[in.Lane]; g != nil && l != nil {
-			c.recover(g, fmt.Sprintf("rank %d ended in the midst of the run: %s", l.rec.Member*g.rec.PerNode+in.LocalRank, in.Message), l)
-		}
+		c.rankExit(in)
 	case KeeperEnded:
 		c.endedRun(in)
 	case KeeperClosed:
@@ -110,11 +108,32 @@ func (c *Core) runnerError(in KeeperError) {
 		return
 	}
 	why := fmt.Sprintf("rank %d: %s: %s", in.Rank, in.Class, in.Message)
-	if in.Retryable {
+	switch {
+	case in.Class == ClassPeerLost:
+		c.recover(g, why, nil)
+		g.guessed = true
+	case in.Retryable:
 		c.recover(g, why, c.lanes[in.Lane])
+	default:
+		c.stop(g, gang.Stopping, gang.Failed, why)
+	}
+}
+
+// rankExit: a rank is gone. Its peers may have been quicker to say that they
+// lost one: what is known of the one that is to blame goes before that.
+func (c *Core) rankExit(in KeeperRankExit) {
+	l := c.lanes[in.Lane]
+	why := fmt.Sprintf("rank %d on %s ended in the midst of the run: %s", l.rec.Member*len(l.rec.GPUs)+in.LocalRank, c.nodeName(l.rec.Node), in.Message)
+	if g := c.active(in.Run); g != nil {
+		c.recover(g, why, l)
 		return
 	}
-	c.stop(g, gang.Stopping, gang.Failed, why)
+	if g := c.entryOf(in.Run); g != nil && g.rec.State == gang.Recovering && g.guessed {
+		g.guessed = false
+		g.rec.Why = clip(why)
+		g.avoid(l.rec.Node)
+		c.touch(g)
+	}
 }
 
 // endedRun: a gang no longer runs in one lane. What led to it was told before,

@@ -37,9 +37,9 @@ func (c *Core) recover(g *entry, why string, blame *lane) {
 	}
 	g.rec.Failures++
 	g.rec.Artifact, g.rec.Thumbnail = nil, nil
-	if blame != nil && !slices.Contains(g.rec.Avoid, blame.rec.Node) {
-		g.rec.Avoid = append(g.rec.Avoid, blame.rec.Node)
-		g.rec.Avoid = g.rec.Avoid[max(0, len(g.rec.Avoid)-maxAvoid):]
+	g.guessed = false
+	if blame != nil {
+		g.avoid(blame.rec.Node)
 	}
 	if g.rec.Failures > g.spec.InfraRetries {
 		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("%s; that was attempt %d, and infra_retries = %d allows no more", why, g.rec.Attempt, g.spec.InfraRetries))
@@ -47,6 +47,15 @@ func (c *Core) recover(g *entry, why string, blame *lane) {
 	}
 	g.notBefore = c.now.Add(pause(g.rec.Failures))
 	c.stop(g, gang.Recovering, "", why)
+}
+
+// avoid notes a node on which the gang failed; of too many the oldest is
+// forgotten.
+func (g *entry) avoid(node string) {
+	if !slices.Contains(g.rec.Avoid, node) {
+		g.rec.Avoid = append(g.rec.Avoid, node)
+		g.rec.Avoid = g.rec.Avoid[max(0, len(g.rec.Avoid)-maxAvoid):]
+	}
 }
 
 // pause is the time that a gang rests after its nth failure: none after the
@@ -304,9 +313,7 @@ func (c *Core) notReady(g *entry) {
 		}
 		if !l.ready {
 			late = append(late, fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node)))
-			if !slices.Contains(g.rec.Avoid, l.rec.Node) && len(g.rec.Avoid) < maxAvoid {
-				g.rec.Avoid = append(g.rec.Avoid, l.rec.Node)
-			}
+			g.avoid(l.rec.Node)
 		}
 	}
 	c.recover(g, fmt.Sprintf("not all members were ready within %s: %s", c.cfg.ReadyTimeout, strings.Join(late, ", ")), blame)

@@ -13,6 +13,10 @@ const (
 	ClassBusy      = "busy"      // the order came while one runs and another one is announced
 	ClassLoad      = "load"      // the weights could not be loaded
 	ClassInternal  = "internal"  // the program gave an error without a class
+
+	// ClassPeerLost is for programs: another rank is gone, and this one is not
+	// to blame. gangd looks for the one that is.
+	ClassPeerLost = "peer_lost"
 )
 
 // Error is a program's failure with what the scheduler has to know about it.

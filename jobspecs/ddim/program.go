@@ -24,7 +24,6 @@ const modelDigest = bank.Digest + "/" + runtime.GOARCH
 const clipsConsidered = 16
 
 const (
-	classPeerLost  = "peer_lost"
 	classNotFinite = "not_finite"
 	classWrite     = "write_failed"
 )
@@ -65,7 +64,7 @@ func (p *program) Run(ctx context.Context, order runner.Order, progress runner.P
 	r.frames = (order.Rank+1)*params.Frames/order.World - r.first
 	result, err := r.carryOut(ctx)
 	if err != nil && ctx.Err() == nil && errors.Is(err, allreduce.ErrPeerLost) {
-		err = &runner.Error{Class: classPeerLost, Retryable: true, Message: err.Error()}
+		err = &runner.Error{Class: runner.ClassPeerLost, Retryable: true, Message: err.Error()}
 	}
 	return result, err
 }

@@ -178,7 +178,7 @@ func TestAFailingRankBreaksTheGang(t *testing.T) {
 		t.Errorf("rank 2: %v", o.errs[2])
 	}
 	for rank := range 2 {
-		if !errors.As(o.errs[rank], &e) || e.Class != classPeerLost || !e.Retryable {
+		if !errors.As(o.errs[rank], &e) || e.Class != runner.ClassPeerLost || !e.Retryable {
 			t.Errorf("rank %d: %v", rank, o.errs[rank])
 		}
 	}
