@@ -71,7 +71,7 @@ func TestALostRankStopsTheWholeGangAndQueuesItOnce(t *testing.T) {
 	w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
 	w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
 	w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 && w.state(id) == gang.Running })
-	if why := w.core.gangs[id].rec.Why; !strings.Contains(why, "rank 11 ended in the midst of the run: signal: killed") {
+	if why := w.core.gangs[id].rec.Why; !strings.Contains(why, "rank 11 on "+w.core.nodeName(k.node.id)+" ended in the midst of the run: signal: killed") {
 		t.Errorf("while it runs again, why = %q", why)
 	}
 	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
