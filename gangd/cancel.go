@@ -16,7 +16,8 @@ func cancelCommand(t *terminal) *command {
 		name: "cancel", arguments: " ID", flags: flags,
 		synopsis: "Cancel a gang",
 		text: "Takes a gang out of the queue, or ends its processes. The ID may be shortened, as\n" +
-			"long as it fits one gang. It returns once the order is given.",
+			"long as it fits one gang, or one that has not ended. It returns once the order is\n" +
+			"given.",
 		action: func(ctx context.Context, args []string) int {
 			if len(args) != 1 {
 				return t.misuse("cancel takes one ID")

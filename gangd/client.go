@@ -186,7 +186,8 @@ func (e *ambiguousError) Error() string {
 	return fmt.Sprintf("%q fits %d %s:\n  %s%s", e.prefix, e.total, e.what, strings.Join(e.candidates, "\n  "), more)
 }
 
-// resolve finds the gang whose ID is, or begins with, prefix.
+// resolve finds the gang whose ID is, or begins with, prefix; of several, the
+// only one that has not ended.
 func (c *client) resolve(ctx context.Context, prefix string) (gang.ID, error) {
 	var list api.Gangs
 	query := url.Values{"prefix": {prefix}, "limit": {strconv.Itoa(maxCandidates)}}
@@ -194,17 +195,23 @@ func (c *client) resolve(ctx context.Context, prefix string) (gang.ID, error) {
 		return "", err
 	}
 	ambiguous := &ambiguousError{what: "gangs", prefix: prefix, total: list.Total}
+	var live []gang.ID // they come first in a list
 	for _, g := range list.Gangs {
 		if string(g.ID) == prefix {
 			return g.ID, nil
 		}
-		ambiguous.candidates = append(ambiguous.candidates, clean(string(g.ID)))
+		if !g.State.Terminal() {
+			live = append(live, g.ID)
+		}
+		ambiguous.candidates = append(ambiguous.candidates, clean(fmt.Sprintf("%s  %s", g.ID, g.State)))
 	}
-	switch len(list.Gangs) {
-	case 0:
+	switch {
+	case len(list.Gangs) == 0:
 		return "", fmt.Errorf("no gang has an ID that begins with %q", prefix)
-	case 1:
+	case len(list.Gangs) == 1:
 		return list.Gangs[0].ID, nil
+	case len(live) == 1:
+		return live[0], nil
 	}
 	return "", ambiguous
 }

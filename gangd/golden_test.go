@@ -105,6 +105,17 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// A name that was used before still leads to the gang that lives.
+func TestOfSeveralTheOneThatLives(t *testing.T) {
+	ended, lives := testGangs()[3], seaRunning()
+	ended.ID = "sea-00000000"
+	address := start(t, &world{gangs: []gang.Status{lives, ended}})
+	code, out, errOut := play(t.Context(), session{args: []string{"cancel", "sea"}, address: address})
+	if code != exitOK || !strings.HasPrefix(out, string(lives.ID)+" is stopping") {
+		t.Errorf("%d, %s%s", code, out, errOut)
+	}
+}
+
 func TestEmptyCluster(t *testing.T) {
 	address := start(t, &world{})
 	for args, want := range map[string]string{"status": "No gangs\n", "nodes": "No nodes\n"} {

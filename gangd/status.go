@@ -19,7 +19,8 @@ func statusCommand(t *terminal) *command {
 		name: "status", arguments: " [ID]", flags: flags,
 		synopsis: "Show gangs, or one of them",
 		text: "Without an ID, lists the gangs: those that live first, in queue order. With the\n" +
-			"ID of one, or the beginning of its ID, shows all that is known of it.",
+			"ID of one, or the beginning of its ID, shows all that is known of it. Of several\n" +
+			"that begin so, the only one that has not ended is shown.",
 		action: func(ctx context.Context, args []string) int {
 			if len(args) > 1 {
 				return t.misuse("status takes one ID")
