@@ -148,6 +148,7 @@ func allocation(a nomad.Allocation) coordinator.LaneJob {
 	case "complete", "failed", "lost":
 		out.Ended = true
 	}
+	out.Lost = a.ClientStatus == "lost"
 	out.Stopped = a.DesiredStatus == "stop" && a.ClientStatus == "complete"
 	return out
 }

@@ -73,14 +73,17 @@ type lane struct {
 	accepted  bool // the order to run
 	done      bool // its run ended well
 	freed     bool // the engine has its GPUs back
+	allocated bool // Nomad made an allocation
+	terminal  bool // which it calls ended
 	purging   bool
 	purged    bool
 	port      int
 	address   string
 	openedAt  time.Time
 	// awayUntil bounds the wait for its keeper's stream; heldUntil is when a
-	// lost lane's lease has run out; purgeAt is when to call for a purge again.
-	awayUntil, heldUntil, purgeAt time.Time
+	// lost lane's lease has run out; freeBy bounds the wait for Nomad to count a
+	// closed lane's GPUs as free; purgeAt is when to call for a purge again.
+	awayUntil, heldUntil, freeBy, purgeAt time.Time
 	// blockedSince: Nomad has no room for it, as blockedWhy says.
 	blockedSince time.Time
 	blockedWhy   string

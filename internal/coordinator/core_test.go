@@ -175,6 +175,45 @@ func TestMembersThatAreNotReadyInTime(t *testing.T) {
 	}
 }
 
+// A Nomad agent that is away takes no gang down: its keepers go on.
+func TestAnAllocationThatNomadLostRunsOnWhileItsKeeperSpeaks(t *testing.T) {
+	w := ready(t, 15, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
+	n := w.view(1, 2)
+	n.Ready, n.Down = false, true
+	w.tell(NodeChanged{n})
+	w.tell(LaneJobChanged{LaneJob{Job: k.job, Lane: k.lane, Allocation: k.alloc, Ended: true, Failed: true, Lost: true}})
+	if w.state(id) != gang.Running {
+		t.Fatalf("it is %s: %s", w.state(id), w.core.gangs[id].rec.Why)
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if n := w.core.gangs[id].rec.Attempt; n != 1 {
+		t.Errorf("attempt %d", n)
+	}
+}
+
+// Until Nomad has noticed the end of an allocation, it would find no room for
+// another one on the same GPUs.
+func TestGPUsAreFreeOnceNomadThinksSoToo(t *testing.T) {
+	w := ready(t, 16, 1, 1)
+	id := w.submit(simSpec(8, 8))
+	w.until(1, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+	next := w.submit(simSpec(8, 8))
+	w.tell(CancelRequest{ID: id, Reply: 900})
+	w.mail = map[string][]Input{}
+	w.tell(KeeperClosed{Keeper: k.id(), Reason: "cancelled"})
+	if w.state(id) != gang.Cancelled || w.state(next) != gang.Queued {
+		t.Errorf("the cancelled one is %s, the next one %s", w.state(id), w.state(next))
+	}
+	w.tell(LaneJobChanged{LaneJob{Job: k.job, Lane: k.lane, Allocation: k.alloc, Ended: true, Stopped: true}})
+	if w.state(next) != gang.Launching {
+		t.Errorf("once Nomad knows, the next one is %s", w.state(next))
+	}
+}
+
 func TestASecondAllocationOfALaneIsRefused(t *testing.T) {
 	w := ready(t, 12, 2, 2)
 	id := w.submit(simSpec(8, 8))

@@ -20,6 +20,9 @@ const (
 	// blockedAfter is how long Nomad may fail to place a lane before its node
 	// is held unfit: the allocation that was there before may still be ending.
 	blockedAfter = 5 * time.Second
+	// nomadFrees bounds the wait, after a lane has closed, for Nomad to count its
+	// GPUs as free.
+	nomadFrees = 10 * time.Second
 	// leaseMargin is added to the lease before a silent lane's GPUs count as
 	// free.
 	leaseMargin = 3 * time.Second

@@ -187,9 +187,10 @@ type LaneJob struct {
 	Allocation string
 	// Ended: the allocation is terminal; Failed: and not well.
 	Ended, Failed bool
-	// Stopped: somebody asked Nomad to end it.
-	Stopped bool
-	Message string
+	// Stopped: somebody asked Nomad to end it. Lost: Nomad only supposes that it
+	// ended, because its agent is gone.
+	Stopped, Lost bool
+	Message       string
 }
 
 // What Nomad says of lanes. LaneJobsListed is the whole list of pinned parents.

@@ -122,7 +122,11 @@ func (c *Core) laneJob(j LaneJob) {
 	}
 	l.opened = true
 	if j.Allocation != "" {
+		l.allocated = true
 		c.reach(l, partAllocated)
+	}
+	if j.Lost && l.connected {
+		return // Nomad lost its agent there; the keeper speaks for itself
 	}
 	if !j.Ended || (l.rec.Allocation != "" && j.Allocation != "" && j.Allocation != l.rec.Allocation) {
 		return
@@ -130,8 +134,12 @@ func (c *Core) laneJob(j LaneJob) {
 	if l.rec.State == gang.LaneOpening && l.rec.Allocation == "" && j.Allocation == "" && !j.Stopped {
 		return
 	}
+	l.terminal = true
 	why := fmt.Sprintf("its allocation on %s ended: %s", c.nodeName(l.rec.Node), j.Message)
 	switch {
+	case l.rec.State == gang.LaneClosed:
+		c.release(l)
+		return
 	case j.Stopped:
 		c.endedByNomad(l, why)
 	case l.rec.State == gang.LaneOpening || l.rec.State == gang.LaneIdle:

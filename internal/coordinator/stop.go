@@ -155,7 +155,18 @@ func (c *Core) closed(l *lane) {
 	if g := c.entryOf(l.laneRun()); g != nil {
 		c.settle(g)
 	}
-	if !l.freed {
+	l.freeBy = c.now.Add(nomadFrees)
+	c.release(l)
+}
+
+// release gives a closed lane's GPUs back to the engine once Nomad, too, counts
+// them as free: before that it would find no room there for the next lane.
+func (c *Core) release(l *lane) {
+	if l.rec.State != gang.LaneClosed {
+		return
+	}
+	nomadKnows := l.terminal || l.purged && !l.allocated || !c.now.Before(l.freeBy)
+	if !l.freed && nomadKnows {
 		l.freed = true
 		if err := c.decide(schedule.Release{Seat: l.seat()}); err != nil {
 			c.fault("free the GPUs of lane %s: %w", l.rec.ID, err)
@@ -183,12 +194,12 @@ func (c *Core) lanePurged(in LanePurged) {
 		return
 	}
 	l.purged = true
-	c.forget(l)
+	c.release(l)
 }
 
-// forget drops a lane that is closed and has left nothing in Nomad.
+// forget drops a closed lane that has left nothing in Nomad.
 func (c *Core) forget(l *lane) {
-	if l.rec.State == gang.LaneClosed && l.purged && !l.gone {
+	if l.purged && l.freed && !l.gone {
 		l.gone = true
 		c.touchLane(l)
 		delete(c.lanes, l.rec.ID)
@@ -277,7 +288,10 @@ func (c *Core) tick() {
 func (c *Core) laneDeadlines(l *lane) {
 	switch {
 	case l.rec.State == gang.LaneLost && !c.now.Before(l.heldUntil):
+		l.terminal = true // whatever Nomad says of it, its lease has run out
 		c.closed(l)
+	case l.rec.State == gang.LaneClosed:
+		c.release(l)
 	case l.rec.State == gang.LaneOpening && !l.blockedSince.IsZero() && c.now.Sub(l.blockedSince) > blockedAfter:
 		c.unfit(l, fmt.Sprintf("Nomad finds no room for it on %s: %s", c.nodeName(l.rec.Node), l.blockedWhy))
 	case !l.connected && l.rec.Allocation != "" && !l.awayUntil.IsZero() && c.now.After(l.awayUntil):
