@@ -71,7 +71,7 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 	var err error
 	a.store, err = consul.Open(consul.Config{
 		Address: cfg.Consul.Address, Token: cfg.Consul.Token, Prefix: cfg.Consul.Prefix + "/", Log: log.Named("consul"),
-		Identity: consul.Identity{Name: cfg.Name, HTTPAddr: cfg.HTTP.Address, LinkAddr: cfg.Link.Advertise},
+		Identity: consul.Identity{Name: cfg.Name, HTTPAddr: cfg.HTTP.Advertise, LinkAddr: cfg.Link.Advertise},
 	})
 	if err != nil {
 		return nil, err
@@ -94,12 +94,13 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 			Levels: cfg.Topology.Levels, Tiers: tiers(cfg.Tiers), ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
 			MaxQueue: cfg.Limits.Queue, MaxFinished: maxFinished,
 		},
-		Store:   consulPort{a.store},
-		Nomad:   &nomadPort{client: client, topology: cfg.Topology, pool: cfg.Nomad.NodePool, log: log.Named("nomad")},
-		Nodes:   nodesPort{server: a.link, blobURL: cfg.Blob.URL},
-		Blobs:   publisher{a.blobs},
-		Log:     log.Named("coordinator"),
-		Metrics: metrics,
+		Store:       consulPort{a.store},
+		Nomad:       &nomadPort{client: client, topology: cfg.Topology, pool: cfg.Nomad.NodePool, log: log.Named("nomad")},
+		Nodes:       nodesPort{server: a.link, blobURL: cfg.Blob.URL},
+		Blobs:       publisher{a.blobs},
+		Log:         log.Named("coordinator"),
+		Metrics:     metrics,
+		MaxRequests: cfg.Limits.SubmissionsInFlight,
 	})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

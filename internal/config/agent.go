@@ -16,8 +16,6 @@ import (
 type Agent struct {
 	// Name is this agent's own, for logs and the leader's record.
 	Name string
-	// DataDir is where the agent keeps files; empty for none.
-	DataDir  string
 	LogLevel string
 	LogJSON  bool
 
@@ -33,8 +31,8 @@ type Agent struct {
 	Limits Limits
 }
 
-// HTTP is where users are served.
-type HTTP struct{ Address string }
+// HTTP is where users are served, and the address that other agents are told.
+type HTTP struct{ Address, Advertise string }
 
 // Link is where nodes are served, and the address that they are told.
 type Link struct{ Address, Advertise string }
@@ -178,12 +176,13 @@ func (r *agentReader) file(body hcl.Body) {
 	r.read(body,
 		[]attribute{
 			{name: "name", set: nameOf(&a.Name)},
-			{name: "data_dir", set: nameOf(&a.DataDir)},
 			{name: "log_level", set: oneOf(&a.LogLevel, "trace", "debug", "info", "warn", "error")},
 			{name: "log_json", set: boolean(&a.LogJSON)},
 		},
-		one("http", attribute{name: "address", set: hostPort(&a.HTTP.Address)}),
-		nested{kind: "link", read: r.link},
+		nested{kind: "http", read: r.listener(&a.HTTP.Address, &a.HTTP.Advertise,
+			"Other agents cannot forward to %s: set advertise to the address at which they reach this agent.")},
+		nested{kind: "link", read: r.listener(&a.Link.Address, &a.Link.Advertise,
+			"Nodes cannot be told to connect to %s: set advertise to the address at which they reach this agent.")},
 		one("consul",
 			attribute{name: "address", set: server(&a.Consul.Address)},
 			attribute{name: "token", set: optional(text(&a.Consul.Token))},
@@ -206,17 +205,19 @@ func (r *agentReader) file(body hcl.Body) {
 	r.finish(body)
 }
 
-func (r *agentReader) link(b *hcl.Block) {
-	l := &r.agent.Link
-	found := r.read(b.Body, []attribute{
-		{name: "address", set: hostPort(&l.Address)},
-		{name: "advertise", set: optional(hostPort(&l.Advertise))},
-	})
-	if found.faulty["address"] || found.faulty["advertise"] || l.Advertise != "" || !unspecified(l.Address) {
-		return
+// listener reads an address to listen at, and the one that others are told,
+// which is needed where the first is no address of one interface.
+func (r *agentReader) listener(address, advertise *string, problem string) func(*hcl.Block) {
+	return func(b *hcl.Block) {
+		found := r.read(b.Body, []attribute{
+			{name: "address", set: hostPort(address)},
+			{name: "advertise", set: optional(hostPort(advertise))},
+		})
+		if found.faulty["address"] || found.faulty["advertise"] || *advertise != "" || !unspecified(*address) {
+			return
+		}
+		r.diags = append(r.diags, fault("advertise", found.at["address"], "Missing advertise", fmt.Sprintf(problem, *address)))
 	}
-	r.diags = append(r.diags, fault("advertise", found.at["address"], "Missing advertise",
-		fmt.Sprintf(`Nodes cannot be told to connect to %s: set advertise to the address at which they reach this agent.`, l.Address)))
 }
 
 // tier returns a reader that replaces a built-in tier, or adds one. What the
@@ -247,6 +248,9 @@ func (r *agentReader) finish(body hcl.Body) {
 	if a.Blob.URL == "" && !r.diags.HasErrors() {
 		r.diags = append(r.diags, fault("blob", body.MissingItemRange(), "Missing blob block",
 			`Say where artifacts go: blob { url = "file:///var/lib/gangd/blobs" }, or "s3://BUCKET?region=REGION".`))
+	}
+	if a.HTTP.Advertise == "" {
+		a.HTTP.Advertise = a.HTTP.Address
 	}
 	if a.Link.Advertise == "" {
 		a.Link.Advertise = a.Link.Address

@@ -18,8 +18,7 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 	}
 	want := defaultAgent()
 	want.Name = "agent-1"
-	want.DataDir = "/var/lib/gangd"
-	want.Link.Advertise = "127.0.0.1:4751"
+	want.HTTP.Advertise, want.Link.Advertise = "127.0.0.1:4750", "127.0.0.1:4751"
 	want.Blob.URL = "file:///var/lib/gangd/blobs"
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)

@@ -31,6 +31,9 @@ type LoopConfig struct {
 	Log   hclog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
+	// MaxRequests bounds the requests that wait for an answer at one time; 0
+	// means 1024.
+	MaxRequests int
 }
 
 // Loop campaigns for leadership, and while it leads, runs the core.
@@ -46,6 +49,9 @@ type Loop struct {
 func NewLoop(cfg LoopConfig) *Loop {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()
+	}
+	if cfg.MaxRequests == 0 {
+		cfg.MaxRequests = 1024
 	}
 	return &Loop{cfg: cfg, watchers: newWatchers()}
 }
@@ -106,7 +112,7 @@ func (l *Loop) leading() *term {
 func (l *Loop) lead(ctx context.Context, held Term) error {
 	termCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	t := &term{ctx: termCtx, end: end, inputs: make(chan Input, maxInputs), queries: make(chan query, maxInputs), replies: newReplies()}
+	t := &term{ctx: termCtx, end: end, inputs: make(chan Input, maxInputs), queries: make(chan query, maxInputs), replies: newReplies(l.cfg.MaxRequests)}
 	restored, err := l.load(termCtx, held)
 	if err != nil {
 		return err

@@ -216,24 +216,25 @@ func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error
 	return out, nil
 }
 
-// maxWaiting bounds the requests, and the watchers, that wait at one time.
-const maxWaiting = 8192
+// maxWatchers bounds those who follow a gang at one time.
+const maxWatchers = 8192
 
 // replies matches answers with those who wait for them.
 type replies struct {
 	*sync.Mutex
 	next    *int
 	waiting map[int]chan any
+	limit   int
 }
 
-func newReplies() replies {
-	return replies{new(sync.Mutex), new(int), make(map[int]chan any)}
+func newReplies(limit int) replies {
+	return replies{new(sync.Mutex), new(int), make(map[int]chan any), limit}
 }
 
 func (r replies) expect() (int, <-chan any, error) {
 	r.Lock()
 	defer r.Unlock()
-	if len(r.waiting) >= maxWaiting {
+	if len(r.waiting) >= r.limit {
 		return 0, nil, gang.ErrOverloaded
 	}
 	*r.next++
@@ -280,7 +281,7 @@ func newWatchers() watchers {
 func (w watchers) add(id gang.ID) (<-chan struct{}, func(), error) {
 	w.Lock()
 	defer w.Unlock()
-	if *w.count >= maxWaiting {
+	if *w.count >= maxWatchers {
 		return nil, nil, gang.ErrOverloaded
 	}
 	*w.count++

@@ -84,7 +84,6 @@ locals {
     address = "127.0.0.1:${port.http}"
     config = templatefile("${path.module}/templates/gangd.hcl.tftpl", {
       name           = "gangd-${i}"
-      data_dir       = "${local.data_dir}/gangd-${i}/data"
       http_address   = "127.0.0.1:${port.http}"
       link_address   = "127.0.0.1:${port.link}"
       log_level      = lower(var.log_level)

@@ -4,7 +4,6 @@
 #     gangd agent -config FILE|DIR
 
 name      = "agent-1" # default: the host's name
-data_dir  = "/var/lib/gangd"
 log_level = "info" # trace, debug, info, warn, error
 log_json  = false
 
