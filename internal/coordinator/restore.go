@@ -93,6 +93,8 @@ func (c *Core) restorePlaced(g *entry) {
 		}
 		if g.rec.State == gang.Launching && l.rec.State == gang.LaneOpening && l.rec.Allocation == "" {
 			c.act(l.open())
+		} else if g.rec.State == gang.Launching {
+			c.reach(l, partAdmitted) // when exactly went with the last term
 		}
 	}
 	switch g.rec.State {

@@ -92,9 +92,11 @@ func (f *forwarder) flush(ctx context.Context) {
 	}
 }
 
-// run writes until ctx ends. A line whose writing failed is written again.
+// run writes until ctx ends. A line whose writing failed is written again. The
+// FIFO is opened even if no line ever comes: the collector of one that nobody
+// has opened waits for seconds at the task's end, while Nomad holds its GPUs.
 func (f *forwarder) run(ctx context.Context) {
-	var file *os.File
+	file := f.open(ctx)
 	defer func() { file.Close() }() // (*os.File)(nil).Close only returns an error
 	for {
 		line := f.take()

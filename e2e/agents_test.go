@@ -1,0 +1,404 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	nomadapi "github.com/hashicorp/nomad/api"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// TestDisturbances runs gangs on four nodes in two leaves while what is around
+// them comes and goes. Each part begins and ends with an idle cluster.
+func TestDisturbances(t *testing.T) {
+	// Between two heartbeats Nomad gives an agent the grace alone.
+	c := start(t, options{base: 5200, clients: 4, vars: map[string]string{"nodes_per_leaf": "2", "heartbeat_grace": "12s"}})
+	c.run("nomad", "job", "run", c.loadingTemplate())
+	undisturbed := c.submit(film("undisturbed", 20*time.Millisecond))
+	want := c.reaches(undisturbed, time.Minute, gang.Succeeded).Artifact.SHA256
+	c.idle(15 * time.Second)
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, want string)
+	}{
+		{"nomad lists the driver and the GPUs", c.listed},
+		{"a gang outlives Nomad's agent and the driver plugin", c.agentsComeAndGo},
+		{"gangd comes back and goes on", c.gangdComesBack},
+		{"GPUs break and recover", c.gpusBreak},
+		{"a node dies and comes back", c.nodeDies},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Cleanup(c.with(t).cancelAll)
+			part.run(t, want)
+		})
+	}
+}
+
+// film is a gang of 16 in one leaf. Its video does not depend on how long a
+// step takes.
+func film(name string, step time.Duration) string {
+	return gangFile(name, "  gpus = 16\n  gpus_per_node = 8\n  topology {\n    require = \"leaf\"\n  }",
+		fmt.Sprintf("    seed = 11\n    steps = %d\n    step_ms = %d\n    width = 64\n    height = 64", filmSteps, step.Milliseconds()))
+}
+
+const filmSteps = 60
+
+func (c *testCluster) listed(t *testing.T, _ string) {
+	c = c.with(t)
+	out := c.run("nomad", "node", "status", "-verbose", c.nomadNode("client-0").ID)
+	if !regexp.MustCompile(`(?m)^gang +true +true +Healthy `).MatchString(out) {
+		t.Error("the driver gang is not listed as detected and healthy")
+	}
+	for _, g := range c.node("client-0").GPUs {
+		if !strings.Contains(out, "gangd/gpu/"+g.UUID) {
+			t.Errorf("GPU %s is not listed", g.UUID)
+		}
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+}
+
+// agentsComeAndGo disturbs one node of a running gang in every way that must
+// not be felt.
+func (c *testCluster) agentsComeAndGo(t *testing.T, want string) {
+	for _, d := range []struct {
+		name    string
+		disturb func(c *testCluster, node string)
+	}{
+		{"agent stopped and started", func(c *testCluster, node string) {
+			c.agent("stop", node)
+			c.agent("start", node)
+		}},
+		{"agent killed and started", func(c *testCluster, node string) {
+			c.agent("kill", node)
+			c.agent("start", node)
+		}},
+		{"driver plugin killed", (*testCluster).killDriver},
+		{"driver plugin replaced", (*testCluster).replaceDriver},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			c := c.with(t)
+			id := c.submit(film("disturbed", 200*time.Millisecond))
+			before := c.onTheWay(id)
+			ranks := c.ranks(before)
+			node := before.Lanes[1].NodeName
+			began := time.Now()
+			d.disturb(c, node)
+			c.attended(node)
+			c.readable(id)
+			t.Logf("agent, driver and log of %s were back after %s, at step %d", node, time.Since(began).Round(10*time.Millisecond), c.status(id).Progress.Step)
+			c.sameRanks(before, ranks)
+			if s := c.reaches(id, time.Minute, gang.Succeeded); s.Attempt != 1 || s.Artifact.SHA256 != want {
+				t.Errorf("attempt %d made the video %s, undisturbed it is %s (%s)", s.Attempt, s.Artifact.SHA256, want, s.Why)
+			}
+			c.idle(15 * time.Second)
+		})
+	}
+}
+
+// onTheWay waits until a gang has made its first steps.
+func (c *testCluster) onTheWay(id gang.ID) gang.Status {
+	c.t.Helper()
+	c.reaches(id, 30*time.Second, gang.Running)
+	var s gang.Status
+	c.eventually(10*time.Second, fmt.Sprintf("gang %s makes steps", id), func() string {
+		if s = c.status(id); s.State != gang.Running {
+			c.t.Fatalf("gang %s is %s at attempt %d: %s", id, s.State, s.Attempt, s.Why)
+		}
+		if s.Progress.Step < 3 {
+			return fmt.Sprintf("progress %+v", *s.Progress)
+		}
+		return ""
+	})
+	return s
+}
+
+// sameRanks: the ranks of a placement are the processes that they were.
+func (c *testCluster) sameRanks(s gang.Status, ranks []process) {
+	c.t.Helper()
+	if was, is := pids(ranks), pids(c.ranks(s)); len(was) != s.GPUs || !slices.Equal(was, is) {
+		c.t.Errorf("the ranks of gang %s were processes %v and are %v", s.ID, was, is)
+	}
+}
+
+func pids(ps []process) []int {
+	var out []int
+	for _, p := range ps {
+		out = append(out, p.pid)
+	}
+	return out
+}
+
+// attended waits until a node's agent and driver plugin are there again, for
+// Nomad and for gangd.
+func (c *testCluster) attended(name string) {
+	c.t.Helper()
+	c.eventually(20*time.Second, name+" is ready again", func() string {
+		n := c.nomadNode(name)
+		if driver := n.Drivers["gang"]; n.Status != nomadapi.NodeStatusReady || driver == nil || !driver.Healthy {
+			return fmt.Sprintf("Nomad calls it %s, its driver %+v", n.Status, driver)
+		}
+		if n := c.node(name); n.State != "ready" {
+			return fmt.Sprintf("gangd calls it %s: %s", n.State, n.Why)
+		}
+		return ""
+	})
+}
+
+// node and nomadNode are what gangd and Nomad say of a node.
+func (c *testCluster) node(name string) cluster.NodeStatus {
+	c.t.Helper()
+	for _, n := range c.nodes() {
+		if n.Name == name {
+			return n
+		}
+	}
+	c.t.Fatalf("gangd does not know %s", name)
+	return cluster.NodeStatus{}
+}
+
+func (c *testCluster) nomadNode(name string) *nomadapi.Node {
+	c.t.Helper()
+	stubs, _, err := c.nomad.Nodes().List(nil)
+	must(c.t, err)
+	for _, stub := range stubs {
+		if stub.Name == name {
+			n, _, err := c.nomad.Nodes().Info(stub.ID, nil)
+			must(c.t, err)
+			return n
+		}
+	}
+	c.t.Fatalf("Nomad does not know %s", name)
+	return nil
+}
+
+var loggedStep = regexp.MustCompile(`(?m)^rank (\d+) \| .* step (\d+) of \d+$`)
+
+// readable: what the ranks of member 1 say from now on comes to Nomad's log,
+// and Nomad tells in words what became of the lane.
+func (c *testCluster) readable(id gang.ID) {
+	c.t.Helper()
+	s := c.status(id)
+	if s.State != gang.Running {
+		c.t.Fatalf("gang %s is %s already, attempt %d: %s", id, s.State, s.Attempt, s.Why)
+	}
+	member, now := s.Lanes[1], s.Progress.Step
+	c.eventually(10*time.Second, fmt.Sprintf("the log has what each rank of member 1 says after step %d", now), func() string {
+		out, err := c.tryRun("nomad", "alloc", "logs", "-stderr", member.Allocation)
+		if err != nil {
+			return err.Error()
+		}
+		said := make(map[string]bool)
+		for _, m := range loggedStep.FindAllStringSubmatch(out, -1) {
+			if step, _ := strconv.Atoi(m[2]); step > now {
+				said[m[1]] = true
+			}
+		}
+		if len(said) < len(member.GPUs) {
+			return fmt.Sprintf("of the ranks %v of %d; it reads\n%s", said, len(member.GPUs), out)
+		}
+		return ""
+	})
+	out := c.run("nomad", "alloc", "status", member.Allocation)
+	for _, event := range []string{
+		fmt.Sprintf("Admitted by gangd (lane %s)", member.Lane),
+		"Runner ready: 8 ranks in ",
+		fmt.Sprintf("Gang %s attempt 1 started (member 1, ranks 8-15)", id),
+	} {
+		if !strings.Contains(out, event) {
+			c.t.Errorf("the task's events lack %q:\n%s", event, out)
+		}
+	}
+}
+
+// killDriver kills the process of a node's driver plugin; the agent is to
+// start another.
+func (c *testCluster) killDriver(node string) {
+	c.t.Helper()
+	old := c.drivers(node)
+	for _, p := range old {
+		p.kill(c.t)
+	}
+	c.newDriver(node, old)
+}
+
+// replaceDriver puts another program in the driver plugin's place, as an
+// upgrade does, and restarts the agent to take it up.
+func (c *testCluster) replaceDriver(node string) {
+	c.t.Helper()
+	name, staged := filepath.Join(c.dir, "plugins", "gangd-driver"), filepath.Join(c.dir, "gangd-driver.new")
+	program, err := os.ReadFile(name)
+	must(c.t, err)
+	program = append(program, "another build"...) // which does the same
+	must(c.t, os.WriteFile(staged, program, 0o755))
+	must(c.t, os.Rename(staged, name))
+	old := c.drivers(node)
+	c.agent("stop", node)
+	c.agent("start", node)
+	runs, err := os.ReadFile(fmt.Sprintf("/proc/%d/exe", c.newDriver(node, old).pid))
+	must(c.t, err)
+	if !bytes.Equal(runs, program) {
+		c.t.Error("the driver plugin that runs is not the new one")
+	}
+}
+
+// newDriver waits for a driver plugin that is none of the old ones.
+func (c *testCluster) newDriver(node string, old []process) (found process) {
+	c.t.Helper()
+	c.eventually(20*time.Second, node+" has a new driver plugin", func() string {
+		for _, p := range c.drivers(node) {
+			if !slices.Contains(pids(old), p.pid) {
+				found = p
+				return ""
+			}
+		}
+		return fmt.Sprintf("the old ones were %v", pids(old))
+	})
+	return found
+}
+
+// drivers lists the processes of a node's driver plugin: more than one only
+// while that of an agent that was killed still lives.
+func (c *testCluster) drivers(node string) []process {
+	return slices.DeleteFunc(c.processesOf(node), func(p process) bool {
+		return p.cmdline != filepath.Join(c.dir, "plugins", "gangd-driver")
+	})
+}
+
+// processesOf lists all that runs on a simulated node: the agent, plugins, what
+// Nomad starts beside a task, keepers and ranks.
+func (c *testCluster) processesOf(node string) []process {
+	dir := filepath.Join(c.dir, node) + "/"
+	return slices.DeleteFunc(processes(), func(p process) bool {
+		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.pid))
+		return !strings.HasPrefix(cwd+"/", dir) && !strings.Contains(p.cmdline, dir) && !strings.Contains(p.getenv("GANGD_RUNNER_SOCKET"), dir)
+	})
+}
+
+// nodeDies kills all that runs on a node of a running gang, and brings the node
+// back before or after Nomad has given it up.
+func (c *testCluster) nodeDies(t *testing.T, want string) {
+	for _, d := range []struct {
+		name  string
+		until string // the node's status in Nomad
+	}{
+		{"and is back before Nomad has noticed", nomadapi.NodeStatusReady},
+		{"and is back after Nomad called it down", nomadapi.NodeStatusDown},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			c := c.with(t)
+			id := c.submit(film("bereft", 200*time.Millisecond))
+			before := c.onTheWay(id)
+			dead := before.Lanes[1]
+			began := time.Now()
+			c.killNode(dead.NodeName)
+			again := c.startsElsewhere(id, dead)
+			t.Logf("%s died; attempt 2 was decided %s and had started %s later", dead.NodeName,
+				time.UnixMilli(again.Times.Decided).Sub(began).Round(10*time.Millisecond), time.UnixMilli(again.Times.Started).Sub(began).Round(10*time.Millisecond))
+			c.eventually(40*time.Second, dead.NodeName+" is "+d.until, func() string {
+				c.noStray(dead)
+				if status := c.nomadNode(dead.NodeName).Status; status != d.until {
+					return "Nomad calls it " + status
+				}
+				return ""
+			})
+			c.agent("start", dead.NodeName)
+			s := c.succeedsWithout(id, dead)
+			if s.Attempt != 2 || s.Artifact.SHA256 != want {
+				t.Errorf("attempt %d made the video %s, undisturbed it is %s (%s)", s.Attempt, s.Artifact.SHA256, want, s.Why)
+			}
+			c.attended(dead.NodeName)
+			c.idle(30 * time.Second)
+			c.noAllocation(dead)
+		})
+	}
+}
+
+// killNode kills all that runs on a node, the agent first.
+func (c *testCluster) killNode(node string) {
+	c.t.Helper()
+	c.agent("kill", node)
+	c.eventually(10*time.Second, "all of "+node+" is dead", func() string {
+		left := c.processesOf(node)
+		for _, p := range left {
+			if err := syscall.Kill(p.pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+				must(c.t, err)
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Sprintf("%d processes live", len(left))
+		}
+		return ""
+	})
+}
+
+// startsElsewhere waits for attempt 2, which has nothing on the dead node.
+func (c *testCluster) startsElsewhere(id gang.ID, dead gang.MemberStatus) gang.Status {
+	c.t.Helper()
+	var s gang.Status
+	c.eventually(15*time.Second, fmt.Sprintf("gang %s starts elsewhere", id), func() string {
+		c.noStray(dead)
+		if s = c.status(id); s.State != gang.Running || s.Attempt == 1 {
+			return fmt.Sprintf("it is %s (attempt %d): %s%s", s.State, s.Attempt, s.Why, s.Reason)
+		}
+		return ""
+	})
+	for _, m := range s.Members {
+		if m.Node == dead.Node {
+			c.t.Errorf("attempt %d has a member on the dead node %s", s.Attempt, dead.NodeName)
+		}
+	}
+	return s
+}
+
+// succeedsWithout waits for the end of a gang, and sees that nothing of the
+// dead member starts meanwhile.
+func (c *testCluster) succeedsWithout(id gang.ID, dead gang.MemberStatus) gang.Status {
+	c.t.Helper()
+	var s gang.Status
+	c.eventually(time.Minute, fmt.Sprintf("gang %s succeeds", id), func() string {
+		c.noStray(dead)
+		if s = c.status(id); !s.State.Terminal() {
+			return fmt.Sprintf("it is %s (attempt %d): %s", s.State, s.Attempt, s.Why)
+		}
+		return ""
+	})
+	if s.State != gang.Succeeded {
+		c.t.Fatalf("gang %s is %s: %s", id, s.State, s.Why)
+	}
+	return s
+}
+
+func (c *testCluster) noStray(dead gang.MemberStatus) {
+	c.t.Helper()
+	for _, p := range c.allRanks() {
+		if p.getenv("GANGD_LANE") == string(dead.Lane) {
+			c.t.Fatalf("a stray rank of lane %s started on %s: process %d", dead.Lane, dead.NodeName, p.pid)
+		}
+	}
+}
+
+// noAllocation: Nomad thinks of no allocation of the dead member as living.
+func (c *testCluster) noAllocation(dead gang.MemberStatus) {
+	c.t.Helper()
+	allocations, _, err := c.nomad.Nodes().Allocations(dead.Node, nil)
+	must(c.t, err)
+	for _, a := range allocations {
+		if strings.HasPrefix(a.JobID, dead.Job) && !a.ClientTerminalStatus() {
+			c.t.Errorf("allocation %s of lane %s is %s, desired %s", a.ID, dead.Lane, a.ClientStatus, a.DesiredStatus)
+		}
+	}
+}
