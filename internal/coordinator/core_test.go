@@ -115,6 +115,20 @@ func TestTheRankThatIsToBlameIsFound(t *testing.T) {
 	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
 }
 
+func TestAnErrorThatIsNotRetryableFailsEvenBehindAPeersWord(t *testing.T) {
+	w := ready(t, 17, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	members := w.core.gangs[id].rec.Members
+	peer, culprit := w.keepers[members[0].Lane], w.keepers[members[1].Lane]
+	w.tell(KeeperError{Keeper: peer.id(), Run: peer.run, Rank: 2, Class: ClassPeerLost, Retryable: true, Message: "rank 9 is gone"})
+	w.tell(KeeperError{Keeper: culprit.id(), Run: culprit.run, Rank: 9, Class: "bad_prompt", Message: "no such clip"})
+	w.until(2, "end", func() bool { return w.state(id).Terminal() })
+	if rec := w.core.gangs[id].rec; rec.State != gang.Failed || rec.Attempt != 1 || rec.Why != "rank 9: bad_prompt: no such clip" {
+		t.Errorf("it is %s in attempt %d: %s", rec.State, rec.Attempt, rec.Why)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	for _, at := range []gang.State{gang.Launching, gang.Running} {
 		t.Run(string(at), func(t *testing.T) {

@@ -102,21 +102,36 @@ func (c *Core) result(in KeeperResult) {
 	g.rec.Artifact, g.rec.Thumbnail = in.Artifact, in.Thumbnail
 }
 
+// runnerError: a runner said that it failed. Its peers may have been quicker to
+// say that they lost one; the word of the one that is to blame goes before that.
 func (c *Core) runnerError(in KeeperError) {
-	g := c.active(in.Run)
-	if g == nil {
+	g := c.entryOf(in.Run)
+	if g == nil || c.active(in.Run) == nil && !g.guessed {
 		return
 	}
+	l := c.lanes[in.Lane]
 	why := fmt.Sprintf("rank %d: %s: %s", in.Rank, in.Class, in.Message)
 	switch {
+	case in.Class == ClassPeerLost && g.guessed:
 	case in.Class == ClassPeerLost:
 		c.recover(g, why, nil)
 		g.guessed = true
-	case in.Retryable:
-		c.recover(g, why, c.lanes[in.Lane])
-	default:
+	case !in.Retryable:
+		g.guessed = false
 		c.stop(g, gang.Stopping, gang.Failed, why)
+	case g.guessed:
+		c.blame(g, l, why)
+	default:
+		c.recover(g, why, l)
 	}
+}
+
+// blame corrects what was guessed about the end of an attempt.
+func (c *Core) blame(g *entry, l *lane, why string) {
+	g.guessed = false
+	g.rec.Why = clip(why)
+	g.avoid(l.rec.Node)
+	c.touch(g)
 }
 
 // rankExit: a rank is gone. Its peers may have been quicker to say that they
@@ -128,11 +143,8 @@ func (c *Core) rankExit(in KeeperRankExit) {
 		c.recover(g, why, l)
 		return
 	}
-	if g := c.entryOf(in.Run); g != nil && g.rec.State == gang.Recovering && g.guessed {
-		g.guessed = false
-		g.rec.Why = clip(why)
-		g.avoid(l.rec.Node)
-		c.touch(g)
+	if g := c.entryOf(in.Run); g != nil && g.guessed {
+		c.blame(g, l, why)
 	}
 }
 

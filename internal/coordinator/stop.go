@@ -229,7 +229,7 @@ func (c *Core) settle(g *entry) {
 
 func (c *Core) end(g *entry, outcome gang.State) {
 	if c.move(g, outcome) {
-		g.rec.Target = ""
+		g.rec.Target, g.guessed = "", false
 		if outcome == gang.Succeeded {
 			g.rec.Why = "" // what befell an earlier attempt is overcome
 		}
@@ -246,6 +246,7 @@ func (c *Core) requeue(g *entry) {
 		return
 	}
 	g.rec.Members, g.rec.Times, g.lanes = nil, gang.Times{}, nil
+	g.guessed = false
 	g.progress, g.ranks = gang.Progress{}, nil
 	if c.now.Before(g.notBefore) {
 		c.resting[g.rec.ID] = g

@@ -18,6 +18,7 @@ func TestForwarderOpensFIFOWithoutLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
+	defer end()
 	go newForwarder(path).run(ctx)
 	opened, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -16,6 +16,10 @@ import (
 // admitTimeout is how long a lane waits to be admitted.
 const admitTimeout = 30 * time.Second
 
+// blameTimeout is how long a lane that lost a peer waits for the word of one of
+// its own ranks that is to blame: that may be slower than the news of its loss.
+const blameTimeout = 300 * time.Millisecond
+
 // maxMessageBytes bounds what is told to gangd in words.
 const maxMessageBytes = 4 << 10
 
@@ -54,6 +58,16 @@ type run struct {
 	results  []*runner.Result
 	storing  bool
 	departed string // how a rank ended after its result
+	// bereaved are the ranks that lost a peer and are not to blame; if nothing
+	// is heard of who is until blameBy, the first one's word stands.
+	bereaved []bereaved
+	blameBy  time.Time
+}
+
+// bereaved is a rank that said that a peer is gone.
+type bereaved struct {
+	local int
+	err   runner.Error
 }
 
 func (r *run) attempt() runner.Attempt { return attemptOf(r.order.GetGang(), r.order.GetAttempt()) }
@@ -135,6 +149,8 @@ func (m *machine) deadline() time.Time {
 		return m.admitBy
 	case m.state == linkpb.LaneState_LANE_STATE_LOADING && m.readyBy().Before(m.leaseUntil):
 		return m.readyBy()
+	case m.run != nil && m.run.bereaved != nil && m.run.blameBy.Before(m.leaseUntil):
+		return m.run.blameBy
 	}
 	return m.leaseUntil
 }
@@ -153,6 +169,8 @@ func (m *machine) tick() {
 			outcome: linkpb.Outcome_OUTCOME_LEASE_EXPIRED,
 			reason:  fmt.Sprintf("the lease ran out: no word from gangd for %v", m.lease),
 		})
+	case m.run != nil && m.run.bereaved != nil:
+		m.failRun(m.run.bereaved[0].local, m.run.bereaved[0].err)
 	default:
 		m.fail(ending{runnerFailed: true, reason: fmt.Sprintf("the runner was not ready %v after its start: ranks %s are missing; raise config.ready_timeout if its weights take longer to load",
 			m.readyTimeout, missing(m.ready))})

@@ -97,6 +97,10 @@ func describe(a action) string {
 	return fmt.Sprintf("%T", a)
 }
 
+func lostPeer(local int) event {
+	return said{local, runner.Failure{Attempt: sea1, Error: runner.Error{Class: runner.ClassPeerLost, Retryable: true}}}
+}
+
 func play(t *testing.T, m *machine, events []event) string {
 	t.Helper()
 	now := t0
@@ -147,6 +151,10 @@ func TestLifeOfALane(t *testing.T) {
 		"store fails":               {events: after(running, resultA, resultB, stored{attempt: sea1, err: errors.New("full")}), want: started + " store Ended/STORE_FAILED/false"},
 		"rank leaves after its run": {events: after(running, resultA, resultB, exited{local: 0}, durable, gone{}), want: started + " store Result Ended/SUCCEEDED/false end/0s Closed/nomad=false/failed=true finish/1"},
 		"runner error":              {events: after(running, said{1, runner.Failure{Attempt: sea1, Error: runner.Error{Class: "oom"}}}, exited{local: 0, exit: killed9}, gone{}), want: started + " Error/oom end/0s Ended/ERROR/true Closed/nomad=false/failed=false finish/1"},
+		"a peer elsewhere is lost":  {events: after(running, lostPeer(0), lostPeer(1), gone{}), want: started + " Error/peer_lost end/0s Ended/ERROR/true Closed/nomad=false/failed=false finish/1"},
+		"who is to blame":           {events: after(running, lostPeer(0), said{1, runner.Failure{Attempt: sea1, Error: runner.Error{Class: "oom"}}}), want: started + " Error/oom end/0s"},
+		"who was killed":            {events: after(running, lostPeer(0), exited{local: 1, exit: killed9}), want: started + " RankExit end/0s"},
+		"nobody is to blame":        {events: after(running, lostPeer(0), 200*time.Millisecond, 200*time.Millisecond), want: started + " Error/peer_lost end/0s"},
 		"rank lost":                 {events: after(running, exited{local: 1, exit: killed9}, exited{local: 0, exit: killed9}, gone{}), want: started + " RankExit end/0s Ended/RANK_LOST/true Closed/nomad=false/failed=false finish/137"},
 		"rank does not speak":       {events: after(running, broke{local: 1, err: errors.New("gibberish")}, gone{}), want: started + " RankExit end/0s Ended/RANK_LOST/true Closed/nomad=false/failed=false finish/1"},
 		"order does not arrive":     {events: []event{admit, readyA, readyB, runIt, dispatched{attempt: sea1, err: errors.New("closed")}, gone{}}, want: "prepare Ready dispatch Error/dispatch end/0s Ended/ERROR/true Closed/nomad=false/failed=false finish/1"},

@@ -119,8 +119,25 @@ func (m *machine) failure(local int, msg runner.Failure) {
 		})
 		return
 	}
-	if m.runs(msg.Attempt) {
+	switch {
+	case !m.runs(msg.Attempt):
+	case msg.Class == runner.ClassPeerLost:
+		m.bereave(local, msg.Error)
+	default:
 		m.failRun(local, msg.Error)
+	}
+}
+
+// bereave takes a rank's word that a peer is gone. The run has failed; what is
+// waited for is who is to blame.
+func (m *machine) bereave(local int, e runner.Error) {
+	r := m.run
+	if r.bereaved == nil {
+		r.blameBy = m.now.Add(blameTimeout)
+	}
+	r.bereaved = append(r.bereaved, bereaved{local, e})
+	if len(r.bereaved) == m.ranks {
+		m.failRun(r.bereaved[0].local, r.bereaved[0].err)
 	}
 }
 
