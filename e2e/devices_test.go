@@ -17,7 +17,7 @@ func (c *testCluster) gpusBreak(t *testing.T, _ string) {
 	c.unhealthyInNomad("client-0", 3)
 	c.unhealthyInNomad("client-1", 0, 1, 2, 3, 4, 5, 6, 7)
 
-	const steps = "    steps = 5\n    step_ms = 100\n    width = 64\n    height = 64"
+	const steps = "    steps = 3\n    frames = 32\n    width = 64\n    height = 64"
 	all := c.submit(gangFile("all", "  gpus = 32\n  gpus_per_node = 8", steps))
 	// It fits client-0 best: exactly what is left there.
 	seven := c.submit(gangFile("seven", "  gpus = 7", steps))
@@ -30,17 +30,18 @@ func (c *testCluster) gpusBreak(t *testing.T, _ string) {
 			t.Errorf("the gang of 2 x 8 ran on %s", m.NodeName)
 		}
 	}
-	s := c.status(all)
-	t.Logf("the gang of 32 waits: %s: %s", s.Code, s.Reason)
-	if want := "needs 4 x 8 GPUs; 23 of 23 usable H100-80GB are free in all; it cannot start before nodes or GPUs that are out of order come back"; s.State != gang.Queued ||
-		s.Code != gang.CodeCapacity || s.Reason != want {
-		t.Errorf("the gang of 32 is %s with code %s and the reason %q, want %q", s.State, s.Code, s.Reason, want)
-	}
+	want := "needs 4 x 8 GPUs; 23 of 23 usable H100-80GB are free in all; it cannot start before nodes or GPUs that are out of order come back"
+	c.eventually(20*time.Second, "the gang of 32 says why it waits", func() string {
+		if s := c.status(all); s.State != gang.Queued || s.Code != gang.CodeCapacity || s.Reason != want {
+			return fmt.Sprintf("it is %s with code %s and the reason %q", s.State, s.Code, s.Reason)
+		}
+		return ""
+	})
 
 	began := time.Now()
 	c.fault("client-0", "recover gpu 3")
 	c.fault("client-1", "recover all")
-	s = c.reaches(all, 40*time.Second, gang.Running, gang.Finishing, gang.Succeeded)
+	s := c.reaches(all, 40*time.Second, gang.Running, gang.Finishing, gang.Succeeded)
 	t.Logf("the gang of 32 started %s after the recovery", time.UnixMilli(s.Times.Started).Sub(began).Round(10*time.Millisecond))
 	if s.Members.GPUs() != 32 {
 		t.Errorf("the gang of 32 has %d GPUs", s.Members.GPUs())

@@ -20,6 +20,7 @@ func (c *Core) stop(g *entry, to, target gang.State, why string) {
 		return
 	}
 	g.rec.Target, g.rec.Why = target, clip(why)
+	c.note("an attempt is stopped", "gang", g.rec.ID, "attempt", g.rec.Attempt, "state", to, "why", g.rec.Why)
 	c.countRun(g)
 	g.published = false
 	for _, l := range g.lanes {
