@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/gangd/gangd/internal/link/linkpb"
 )
@@ -58,11 +59,11 @@ func run[R, O any](ctx context.Context, cfg ClientConfig, e endpoint[R, O]) erro
 				return ctx.Err()
 			}
 			cfg.Log.Debug("link stream ended", "stream", e.name, "address", address, "error", err)
-			if time.Since(began) > backoffMax {
+			if time.Since(began) > backoffMax || status.Code(err) == helloAgain {
 				wait = backoffMin
 			}
 			if next != "" && next != address {
-				leader = next
+				leader, wait = next, backoffMin
 				break
 			}
 		}

@@ -4,7 +4,11 @@
 // callers' business.
 package link
 
-import "time"
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
 
 // Protocol is the version that a hello carries. A later one adds; it takes
 // nothing away.
@@ -23,6 +27,10 @@ const (
 	// before it looks for another: an agent says something each renewInterval.
 	deadAfter = 3 * time.Second
 )
+
+// helloAgain ends the streams of an agent that begins to lead: its clients come
+// back without delay.
+const helloAgain = codes.Aborted
 
 // Limits.
 const (

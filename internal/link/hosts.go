@@ -77,23 +77,28 @@ func (s *Server) LastHeard(uuid string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// watchHosts suspects hosts that say nothing. When it was itself held up (the
-// process was stopped, the machine slept) it gives everybody time to be heard
-// before it judges.
+// watchHosts suspects hosts that say nothing. It gives everybody time to be
+// heard before it judges when it was itself held up (the process was stopped,
+// the machine slept), and when this agent has ended all streams to lead.
 func (s *Server) watchHosts(ctx context.Context) {
 	tick := time.NewTicker(s.silentAfter / 9)
 	defer tick.Stop()
 	last := time.Now()
 	grace := last
+	restart := s.restarted()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-restart:
+			restart = s.restarted()
+			grace = time.Now().Add(s.silentAfter + backoffMax)
+			continue
 		case <-tick.C:
 		}
 		now := time.Now()
 		if now.Sub(last) > s.silentAfter/2 {
-			grace = now.Add(s.silentAfter)
+			grace = later(grace, now.Add(s.silentAfter))
 		}
 		last = now
 		if now.Before(grace) {
@@ -105,6 +110,13 @@ func (s *Server) watchHosts(ctx context.Context) {
 		}
 		s.tell.Unlock()
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // silentSince marks and returns the hosts last heard before then.

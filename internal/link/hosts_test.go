@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 func quiet(s *Server) { s.silentAfter = 90 * time.Millisecond }
@@ -50,6 +52,24 @@ func TestSilence(t *testing.T) {
 			}
 			silent = false
 		}
+	}
+}
+
+// An agent that begins to lead has ended all streams itself: whoever takes a
+// pause before it comes back is not silent.
+func TestNobodyIsSilentRightAfterTheAgentBeginsToLead(t *testing.T) {
+	a := startAgent(t, "", func(s *Server) { s.silentAfter = 300 * time.Millisecond })
+	node, err := dial(t, a.address).Node(testContext(t))
+	if err := errors.Join(err, node.Send(helloOf("u0"))); err != nil {
+		t.Fatal(err)
+	}
+	await[DriverHello](t, a.recorder, 1)
+	began := time.Now()
+	a.SetLeader(true, "", gang.Fence{Epoch: 1, Index: 1})
+	before := len(await[HostSilent](t, a.recorder, 0))
+	await[HostSilent](t, a.recorder, before+1)
+	if after := time.Since(began); after < backoffMax {
+		t.Errorf("it was suspected after %s", after)
 	}
 }
 

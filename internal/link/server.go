@@ -267,7 +267,7 @@ func sendLoop[O any](s *Server, w writer[O]) error {
 			}
 			next = order
 		case <-w.restart:
-			return status.Error(codes.Unavailable, "this agent begins to lead: say hello again")
+			return status.Error(helloAgain, "this agent begins to lead: say hello again")
 		case <-changed:
 			now, changed = s.leaderNow()
 			next = w.leader(now)

@@ -114,7 +114,7 @@ func TestStreamsRestartWhenTheAgentBeginsToLead(t *testing.T) {
 	a.SetLeader(true, "", gang.Fence{Epoch: 1, Index: 2})
 	for {
 		if _, err := k.Recv(); err != nil {
-			if status.Code(err) != codes.Unavailable {
+			if status.Code(err) != helloAgain {
 				t.Errorf("the stream ended with %v", err)
 			}
 			break
