@@ -15,7 +15,7 @@ import (
 // Agent is the configuration of an agent, with defaults filled in.
 type Agent struct {
 	// Name is this agent's own, for logs and the leader's record.
-	Name string
+	Name     string
 	LogLevel string
 	LogJSON  bool
 
