@@ -71,41 +71,58 @@ func (c *testCluster) listed(t *testing.T, _ string) {
 	}
 }
 
-// agentsComeAndGo disturbs one node of a running gang in every way that must
-// not be felt.
+// disturbance is what must not be felt by a gang on the node.
+type disturbance struct {
+	name    string
+	disturb func(c *testCluster, node string)
+}
+
+// agentsComeAndGo disturbs two gangs at a time, one in each leaf.
 func (c *testCluster) agentsComeAndGo(t *testing.T, want string) {
-	for _, d := range []struct {
-		name    string
-		disturb func(c *testCluster, node string)
-	}{
-		{"agent stopped and started", func(c *testCluster, node string) {
-			c.agent("stop", node)
-			c.agent("start", node)
-		}},
-		{"agent killed and started", func(c *testCluster, node string) {
-			c.agent("kill", node)
-			c.agent("start", node)
-		}},
-		{"driver plugin killed", (*testCluster).killDriver},
-		{"driver plugin replaced", (*testCluster).replaceDriver},
-	} {
-		t.Run(d.name, func(t *testing.T) {
-			c := c.with(t)
-			id := c.submit(film("disturbed", 250*time.Millisecond))
-			before := c.onTheWay(id)
-			ranks := c.ranks(before)
-			node := before.Lanes[1].NodeName
-			began := time.Now()
-			d.disturb(c, node)
-			c.attended(node)
-			t.Logf("agent and driver of %s were back after %s", node, time.Since(began).Round(10*time.Millisecond))
-			c.sameRanks(before, ranks)
-			c.readable(id)
-			if s := c.reaches(id, time.Minute, gang.Succeeded); s.Attempt != 1 || s.Artifact.SHA256 != want {
-				t.Errorf("attempt %d made the video %s, undisturbed it is %s (%s)", s.Attempt, s.Artifact.SHA256, want, s.Why)
+	stop := disturbance{"agent stopped and started", func(c *testCluster, node string) {
+		c.agent("stop", node)
+		c.agent("start", node)
+	}}
+	kill := disturbance{"agent killed and started", func(c *testCluster, node string) {
+		c.agent("kill", node)
+		c.agent("start", node)
+	}}
+	killDriver := disturbance{"driver plugin killed", (*testCluster).killDriver}
+	replaceDriver := disturbance{"driver plugin replaced", (*testCluster).replaceDriver}
+	for _, pair := range [][]disturbance{{stop, killDriver}, {kill, replaceDriver}} {
+		t.Run("while another is", func(t *testing.T) {
+			for _, d := range pair {
+				t.Run(d.name, func(t *testing.T) {
+					t.Parallel()
+					c.with(t).goesOnUnder(d, want)
+				})
 			}
-			c.idle(15 * time.Second)
 		})
+		c.with(t).idle(15 * time.Second)
+	}
+}
+
+// goesOnUnder runs a gang, disturbs the node of its member 1, and sees that the
+// gang goes on and that its log and events can be read.
+func (c *testCluster) goesOnUnder(d disturbance, want string) {
+	id := c.submit(film("disturbed", 250*time.Millisecond))
+	before := c.onTheWay(id)
+	ranks := c.ranks(before)
+	node := before.Lanes[1].NodeName
+	began := time.Now()
+	d.disturb(c, node)
+	c.eventually(20*time.Second, node+" is ready again", func() string { return c.absent(node) })
+	c.t.Logf("agent and driver of %s were back after %s", node, time.Since(began).Round(10*time.Millisecond))
+	c.sameRanks(before, ranks)
+	c.readable(id)
+	c.succeedsAs(id, 1, want)
+}
+
+// succeedsAs waits for the video that an undisturbed gang makes.
+func (c *testCluster) succeedsAs(id gang.ID, attempt int, want string) {
+	c.t.Helper()
+	if s := c.reaches(id, time.Minute, gang.Succeeded); s.Attempt != attempt || s.Artifact.SHA256 != want {
+		c.t.Errorf("attempt %d made the video %s, undisturbed it is %s (%s)", s.Attempt, s.Artifact.SHA256, want, s.Why)
 	}
 }
 
@@ -142,20 +159,18 @@ func pids(ps []process) []int {
 	return out
 }
 
-// attended waits until a node's agent and driver plugin are there again, for
-// Nomad and for gangd.
-func (c *testCluster) attended(name string) {
+// absent says what is missing for a node's agent and driver plugin to be there,
+// for Nomad and for gangd.
+func (c *testCluster) absent(name string) string {
 	c.t.Helper()
-	c.eventually(20*time.Second, name+" is ready again", func() string {
-		n := c.nomadNode(name)
-		if driver := n.Drivers["gang"]; n.Status != nomadapi.NodeStatusReady || driver == nil || !driver.Healthy {
-			return fmt.Sprintf("Nomad calls it %s, its driver %+v", n.Status, driver)
-		}
-		if n := c.node(name); n.State != "ready" {
-			return fmt.Sprintf("gangd calls it %s: %s", n.State, n.Why)
-		}
-		return ""
-	})
+	n := c.nomadNode(name)
+	if driver := n.Drivers["gang"]; n.Status != nomadapi.NodeStatusReady || driver == nil || !driver.Healthy {
+		return fmt.Sprintf("Nomad calls it %s, its driver %+v", n.Status, driver)
+	}
+	if n := c.node(name); n.State != "ready" {
+		return fmt.Sprintf("gangd calls it %s: %s", n.State, n.Why)
+	}
+	return ""
 }
 
 // node and nomadNode are what gangd and Nomad say of a node.
@@ -300,7 +315,7 @@ func (c *testCluster) nodeDies(t *testing.T, want string) {
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			c := c.with(t)
-			id := c.submit(film("bereft", 200*time.Millisecond))
+			id := c.submit(film("bereft", 100*time.Millisecond))
 			before := c.onTheWay(id)
 			dead := before.Lanes[1]
 			began := time.Now()
@@ -316,11 +331,11 @@ func (c *testCluster) nodeDies(t *testing.T, want string) {
 				return ""
 			})
 			c.agent("start", dead.NodeName)
-			s := c.succeedsWithout(id, dead)
-			if s.Attempt != 2 || s.Artifact.SHA256 != want {
-				t.Errorf("attempt %d made the video %s, undisturbed it is %s (%s)", s.Attempt, s.Artifact.SHA256, want, s.Why)
-			}
-			c.attended(dead.NodeName)
+			c.eventually(20*time.Second, dead.NodeName+" is back", func() string {
+				c.noStray(dead)
+				return c.absent(dead.NodeName)
+			})
+			c.succeedsAs(id, 2, want)
 			c.idle(30 * time.Second)
 			c.noAllocation(dead)
 		})
@@ -364,24 +379,7 @@ func (c *testCluster) startsElsewhere(id gang.ID, dead gang.MemberStatus) gang.S
 	return s
 }
 
-// succeedsWithout waits for the end of a gang, and sees that nothing of the
-// dead member starts meanwhile.
-func (c *testCluster) succeedsWithout(id gang.ID, dead gang.MemberStatus) gang.Status {
-	c.t.Helper()
-	var s gang.Status
-	c.eventually(time.Minute, fmt.Sprintf("gang %s succeeds", id), func() string {
-		c.noStray(dead)
-		if s = c.status(id); !s.State.Terminal() {
-			return fmt.Sprintf("it is %s (attempt %d): %s", s.State, s.Attempt, s.Why)
-		}
-		return ""
-	})
-	if s.State != gang.Succeeded {
-		c.t.Fatalf("gang %s is %s: %s", id, s.State, s.Why)
-	}
-	return s
-}
-
+// noStray: no rank of the dead member lives.
 func (c *testCluster) noStray(dead gang.MemberStatus) {
 	c.t.Helper()
 	for _, p := range c.allRanks() {

@@ -14,9 +14,6 @@ func (c *testCluster) gpusBreak(t *testing.T, _ string) {
 	c = c.with(t)
 	c.breaks("client-0", "xid 119 gpu 3", 3)
 	c.breaks("client-1", "xid 79 gpu 0", 0, 1, 2, 3, 4, 5, 6, 7)
-	c.unhealthyInNomad("client-0", 3)
-	c.unhealthyInNomad("client-1", 0, 1, 2, 3, 4, 5, 6, 7)
-
 	const steps = "    steps = 3\n    frames = 32\n    width = 64\n    height = 64"
 	all := c.submit(gangFile("all", "  gpus = 32\n  gpus_per_node = 8", steps))
 	// It fits client-0 best: exactly what is left there.
@@ -37,6 +34,8 @@ func (c *testCluster) gpusBreak(t *testing.T, _ string) {
 		}
 		return ""
 	})
+	c.unhealthyInNomad("client-0", 3)
+	c.unhealthyInNomad("client-1", 0, 1, 2, 3, 4, 5, 6, 7)
 
 	began := time.Now()
 	c.fault("client-0", "recover gpu 3")
@@ -92,5 +91,5 @@ func (c *testCluster) unhealthyInNomad(node string, want ...int) {
 		}
 		return ""
 	})
-	c.t.Logf("Nomad's servers knew of %s another %s later", node, time.Since(began).Round(10*time.Millisecond))
+	c.t.Logf("Nomad's servers knew of %s after another %s", node, time.Since(began).Round(10*time.Millisecond))
 }

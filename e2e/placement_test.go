@@ -23,7 +23,7 @@ type story struct {
 }
 
 // readyTimeout is long enough for 32 runners to start on a small machine.
-const readyTimeout = 15 * time.Second
+const readyTimeout = 30 * time.Second
 
 // patience bounds what is not promised in seconds.
 const patience = time.Minute

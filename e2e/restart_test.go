@@ -14,12 +14,12 @@ import (
 )
 
 // loadingTemplate is the reference template under the name "loading", with a
-// runner that takes a second to load: its gangs are launching for a while.
+// runner that takes its time to load: its gangs are launching for a while.
 func (c *testCluster) loadingTemplate() string {
 	c.t.Helper()
 	template, err := os.ReadFile(filepath.Join(c.root, "jobspecs/ddim/ddim.nomad.hcl"))
 	must(c.t, err)
-	out := strings.NewReplacer(`job "ddim"`, `job "loading"`, "default     = []", `default     = ["-load", "1s"]`).Replace(string(template))
+	out := strings.NewReplacer(`job "ddim"`, `job "loading"`, "default     = []", `default     = ["-load", "500ms"]`).Replace(string(template))
 	name := filepath.Join(c.dir, "loading.nomad.hcl")
 	must(c.t, os.WriteFile(name, []byte(out), 0o644))
 	return name
@@ -42,7 +42,7 @@ func (c *testCluster) gangdComesBack(t *testing.T, want string) {
 	} {
 		t.Run(fmt.Sprintf("%s after %s", end.verb, end.after.Round(time.Millisecond)), func(t *testing.T) {
 			c := c.with(t)
-			running := c.submit(film("running", 200*time.Millisecond))
+			running := c.submit(film("running", 150*time.Millisecond))
 			before := c.onTheWay(running)
 			ranks := c.ranks(before)
 			waiting := c.submitTogether("launching", "second", "third")
@@ -55,9 +55,7 @@ func (c *testCluster) gangdComesBack(t *testing.T, want string) {
 			t.Logf("gangd ended within %s and led again after %s; what waited was %v", ended.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond), states)
 			c.sameRanks(before, ranks)
 			c.succeedOnce(waiting)
-			if s := c.reaches(running, time.Minute, gang.Succeeded); s.Attempt != 1 || s.Artifact.SHA256 != want {
-				t.Errorf("attempt %d made the video %s, undisturbed it is %s (%s)", s.Attempt, s.Artifact.SHA256, want, s.Why)
-			}
+			c.succeedsAs(running, 1, want)
 			c.idle(15 * time.Second)
 		})
 	}
@@ -90,11 +88,11 @@ func (c *testCluster) submitTogether(names ...string) []gang.ID {
 	return ids
 }
 
-// succeedOnce: each gang runs once, in lanes that were opened once, and they
-// start in their order.
+// succeedOnce: each gang runs once, in lanes that were opened once, and their
+// turns come in their order.
 func (c *testCluster) succeedOnce(ids []gang.ID) {
 	c.t.Helper()
-	var started []int64
+	var decided []int64
 	for _, id := range ids {
 		var s gang.Status
 		c.eventually(time.Minute, fmt.Sprintf("gang %s succeeds", id), func() string {
@@ -110,10 +108,10 @@ func (c *testCluster) succeedOnce(ids []gang.ID) {
 		for _, m := range s.Members {
 			c.allocatedOnce(m.Lane)
 		}
-		started = append(started, s.Times.Started)
+		decided = append(decided, s.Times.Decided)
 	}
-	if !slices.IsSorted(started) {
-		c.t.Errorf("gangs %v started at %v", ids, started)
+	if !slices.IsSorted(decided) {
+		c.t.Errorf("the turns of gangs %v came at %v", ids, decided)
 	}
 }
 
