@@ -82,6 +82,9 @@ func keeperEnd(from coordinator.Keeper, report any) coordinator.Input {
 	case *linkpb.KeeperReport_Ended:
 		m := r.Ended
 		return coordinator.KeeperEnded{Keeper: from, Run: runOf(m.Gang, m.Attempt), Outcome: outcome(m.Outcome), Message: m.Message}
+	case *linkpb.KeeperReport_Refused:
+		m := r.Refused
+		return coordinator.KeeperRefused{Keeper: from, Run: runOf(m.Gang, m.Attempt), Reason: m.Reason}
 	case *linkpb.KeeperReport_Closed:
 		m := r.Closed
 		return coordinator.KeeperClosed{Keeper: from, Reason: m.Reason, ByNomad: m.StoppedByNomad, RunnerFailed: m.RunnerFailed}

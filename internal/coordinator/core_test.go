@@ -246,6 +246,19 @@ func TestASecondAllocationOfALaneIsRefused(t *testing.T) {
 	}
 }
 
+// A member that is done no longer runs what is cancelled: its lane closes all
+// the same.
+func TestACancelFindsAMemberDone(t *testing.T) {
+	w := ready(t, 17, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
+	k.state = KeeperIdle
+	w.tell(KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeSucceeded})
+	w.tell(CancelRequest{ID: id, Reply: 900})
+	w.until(2, "the end", func() bool { return w.state(id) == gang.Cancelled && len(w.keepers) == 0 })
+}
+
 func TestACrashBeforeAnyCallToNomadLaunchesTheSameAttempt(t *testing.T) {
 	w := ready(t, 13, 2, 2)
 	id := w.submit(simSpec(16, 8))

@@ -155,6 +155,13 @@ type (
 		Outcome Outcome
 		Message string
 	}
+	// KeeperRefused: it does not obey an order about this run, which it does
+	// not run.
+	KeeperRefused struct {
+		Keeper
+		Run    Run
+		Reason string
+	}
 	KeeperClosed struct {
 		Keeper
 		Reason       string
@@ -249,6 +256,7 @@ func (KeeperResult) input()   {}
 func (KeeperError) input()    {}
 func (KeeperRankExit) input() {}
 func (KeeperEnded) input()    {}
+func (KeeperRefused) input()  {}
 func (KeeperClosed) input()   {}
 func (LaneJobsListed) input() {}
 func (LaneJobChanged) input() {}

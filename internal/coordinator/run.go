@@ -42,6 +42,8 @@ func (c *Core) observeKeeper(in Input) {
 		c.rankExit(in)
 	case KeeperEnded:
 		c.endedRun(in)
+	case KeeperRefused:
+		c.refused(in)
 	case KeeperClosed:
 		c.keeperClosed(in)
 	default:
@@ -167,6 +169,18 @@ func (c *Core) endedRun(in KeeperEnded) {
 	default:
 		c.recover(g, fmt.Sprintf("%s ended: %s", where, in.Message), l)
 	}
+}
+
+// refused: a keeper does not run what it was told to cancel. Its member was
+// done already, or came to its end meanwhile; the lane is to close all the same.
+func (c *Core) refused(in KeeperRefused) {
+	l := c.lanes[in.Lane]
+	ending := l.rec.State == gang.LaneClosing || l.rec.State == gang.LaneLost
+	if ending && l.laneRun() == in.Run {
+		c.act(CloseLane{l.keeper(), l.rec.Why})
+		return
+	}
+	c.note("a keeper refused an order", "lane", in.Lane, "gang", in.Run.Gang, "attempt", in.Run.Attempt, "reason", in.Reason)
 }
 
 // finish: once every member ended well, the result is noted, published, and

@@ -63,7 +63,7 @@ type simKeeper struct {
 	node    *simNode
 	uuids   []string
 	state   KeeperState
-	run     Run
+	run     Run // the newest
 	world   int // ranks of the run
 	first   int
 	steps   int
@@ -286,6 +286,10 @@ func (w *world) order(a Action) {
 	case StartRun:
 		w.startRun(k, a)
 	case CancelRun:
+		if k.state == KeeperIdle && k.run == a.Run {
+			w.post(string(lane), KeeperRefused{Keeper: k.id(), Run: a.Run, Reason: "it has run that"})
+			return
+		}
 		if k.state == KeeperBusy {
 			w.post(string(lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeCancelled, Message: a.Reason})
 		}
@@ -314,6 +318,12 @@ func (w *world) startRun(k *simKeeper, a StartRun) {
 	if k.state == KeeperBusy {
 		if k.run != a.Run {
 			w.t.Fatalf("lane %s is told to run %v and runs %v\n%s", k.lane, a.Run, k.run, w.tail())
+		}
+		return
+	}
+	if k.state == KeeperIdle && k.run == a.Run {
+		for _, r := range k.replay {
+			w.post(string(k.lane), r)
 		}
 		return
 	}
@@ -415,7 +425,7 @@ func (w *world) work(k *simKeeper) {
 	case KeeperBusy:
 		ranks := 0
 		for _, o := range w.keepers {
-			if o.run == k.run && o.state == KeeperBusy && o.steps >= k.steps {
+			if o.run == k.run && o.steps >= k.steps {
 				ranks += len(o.uuids)
 			}
 		}
@@ -435,6 +445,7 @@ func (w *world) work(k *simKeeper) {
 		}
 		ended := KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeSucceeded}
 		k.replay = append(k.replay, result, ended)
+		k.state = KeeperIdle
 		if !k.cut {
 			w.post(string(k.lane), result)
 			w.post(string(k.lane), ended)
