@@ -10,7 +10,7 @@ import (
 )
 
 // gpusBreak: XIDs put GPUs out of use, and recovery brings them back.
-func (c *testCluster) gpusBreak(t *testing.T, _ string) {
+func (c *testCluster) gpusBreak(t *testing.T, _ film) {
 	c = c.with(t)
 	c.breaks("client-0", "xid 119 gpu 3", 3)
 	c.breaks("client-1", "xid 79 gpu 0", 0, 1, 2, 3, 4, 5, 6, 7)

@@ -27,7 +27,7 @@ func (c *testCluster) loadingTemplate() string {
 
 // gangdComesBack ends gangd again and again while one gang runs, another one is
 // launching and two wait.
-func (c *testCluster) gangdComesBack(t *testing.T, want string) {
+func (c *testCluster) gangdComesBack(t *testing.T, want film) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -42,7 +42,7 @@ func (c *testCluster) gangdComesBack(t *testing.T, want string) {
 	} {
 		t.Run(fmt.Sprintf("%s after %s", end.verb, end.after.Round(time.Millisecond)), func(t *testing.T) {
 			c := c.with(t)
-			running := c.submit(film("running", 150*time.Millisecond))
+			running := c.submit(want.gang("running", 150*time.Millisecond))
 			before := c.onTheWay(running)
 			ranks := c.ranks(before)
 			waiting := c.submitTogether("launching", "second", "third")
