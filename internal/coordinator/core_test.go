@@ -228,6 +228,77 @@ func TestGPUsAreFreeOnceNomadThinksSoToo(t *testing.T) {
 	}
 }
 
+// Nomad may have no room for a moment, while the last allocation ends.
+func TestALaneThatWasBlockedAndPlacedGoesOn(t *testing.T) {
+	w := ready(t, 20, 1, 1)
+	id := w.submit(simSpec(8, 8))
+	lane := w.core.gangs[id].rec.Members[0].Lane
+	w.tell(LaneBlocked{lane, "no devices match"})
+	w.tell(KeeperAdmit{Keeper: Keeper{lane, "alloc"}, Address: "10.0.0.1"})
+	w.now = w.now.Add(2 * blockedAfter)
+	w.core.Step(w.now, Tick{})
+	if w.state(id) != gang.Launching {
+		t.Errorf("it is %s: %s", w.state(id), w.core.gangs[id].rec.Why)
+	}
+}
+
+// A host that was slow for a moment is heard again on the same stream: what
+// runs there is cancelled, not forgotten.
+func TestALostLaneWhoseStreamIsWholeIsCancelled(t *testing.T) {
+	w := ready(t, 21, 4, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
+	w.tell(HostSilent{k.node.uuids})
+	if w.keepers[k.lane] == k {
+		t.Error("the silent host's keeper was told nothing")
+	}
+	w.tell(HostHeard{k.node.uuids})
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+}
+
+// gangd and a Nomad agent are away at one time: the keepers get their time to
+// come back.
+func TestGangdComesBackWhileANomadAgentIsDown(t *testing.T) {
+	w := ready(t, 22, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
+	w.restart(2)
+	n := w.view(slices.Index(w.nodes, k.node), 2)
+	n.Ready, n.Down = false, true
+	w.core.Step(w.now, NodeChanged{n})
+	w.core.Step(w.now, LaneJobChanged{LaneJob{Job: k.job, Lane: k.lane, Allocation: k.alloc, Ended: true, Lost: true}})
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if rec := w.core.gangs[id].rec; rec.Attempt != 1 {
+		t.Errorf("attempt %d", rec.Attempt)
+	}
+}
+
+// The member with the video is done and gone when gangd crashes; the other one
+// still runs.
+func TestAMemberThatWasDoneStaysDoneOverACrash(t *testing.T) {
+	w := ready(t, 23, 2, 2)
+	id := w.submit(simSpec(16, 8))
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	first := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+	second := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
+	video := &gang.Artifact{Key: "artifacts/x", SHA256: "x"}
+	w.tell(KeeperResult{Keeper: first.id(), Run: first.run, Artifact: video})
+	w.tell(KeeperEnded{Keeper: first.id(), Run: first.run, Outcome: OutcomeSucceeded})
+	delete(w.keepers, first.lane)
+	w.jobs[first.job].ended = true
+	w.tell(KeeperClosed{Keeper: first.id(), Reason: "a rank left after its run"})
+	w.restart(2)
+	w.until(2, "the second's return", func() bool { l := w.core.lanes[second.lane]; return l != nil && l.connected })
+	w.tell(KeeperEnded{Keeper: second.id(), Run: second.run, Outcome: OutcomeSucceeded})
+	second.state = KeeperIdle
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if a := w.manifest[id].Artifact; a == nil || a.SHA256 != "x" {
+		t.Errorf("published is %+v", a)
+	}
+}
+
 func TestASecondAllocationOfALaneIsRefused(t *testing.T) {
 	w := ready(t, 12, 2, 2)
 	id := w.submit(simSpec(8, 8))

@@ -125,7 +125,7 @@ func (c *Core) laneJob(j LaneJob) {
 		l.allocated = true
 		c.reach(l, partAllocated)
 	}
-	if j.Lost && l.connected {
+	if j.Lost && c.mayReturn(l) {
 		return // Nomad lost its agent there; the keeper speaks for itself
 	}
 	if !j.Ended || (l.rec.Allocation != "" && j.Allocation != "" && j.Allocation != l.rec.Allocation) {

@@ -135,11 +135,17 @@ func (c *Core) silence(uuids []string) {
 // what its own lease will end, or has ended.
 func (c *Core) nodeDown(id string) {
 	for _, l := range c.lanesInOrder() {
-		if l.rec.Node != id || l.connected {
+		if l.rec.Node != id || c.mayReturn(l) {
 			continue
 		}
 		c.loseLane(l, "its node is down")
 	}
+}
+
+// mayReturn reports whether a lane's keeper is there, or is expected back: what
+// Nomad supposes of it does not count before that time is over.
+func (c *Core) mayReturn(l *lane) bool {
+	return l.connected || l.rec.Allocation != "" && c.now.Before(l.awayUntil)
 }
 
 // refresh tells the engine of the nodes that have these GPUs.

@@ -91,6 +91,10 @@ func (c *Core) restorePlaced(g *entry) {
 		if l.rec.State == gang.LaneBusy && g.rec.State != gang.Launching {
 			l.ready, l.accepted = true, true
 		}
+		// A lane whose loss would have stopped the gang had done its part.
+		if g.rec.State == gang.Running && (l.rec.State == gang.LaneClosed || l.rec.State == gang.LaneLost) {
+			l.done = true
+		}
 		if g.rec.State == gang.Launching && l.rec.State == gang.LaneOpening && l.rec.Allocation == "" {
 			c.act(l.open())
 		} else if g.rec.State == gang.Launching {
@@ -105,6 +109,14 @@ func (c *Core) restorePlaced(g *entry) {
 			l.done = true
 		}
 		c.act(g.publish())
+	}
+	switch g.rec.State {
+	case gang.Preempting, gang.Recovering, gang.Stopping, gang.Finishing:
+		// A wide gang's lanes take several transactions: some may not have been
+		// told to close.
+		for _, l := range g.lanes {
+			c.endLane(l, g.rec.Why)
+		}
 	}
 	c.settle(g)
 }

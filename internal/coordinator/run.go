@@ -101,7 +101,9 @@ func (c *Core) result(in KeeperResult) {
 		c.note("a second member made an artifact; the first one counts", "gang", g.rec.ID, "lane", in.Lane)
 		return
 	}
+	// Written now: the lane may be gone before the gang finishes.
 	g.rec.Artifact, g.rec.Thumbnail = in.Artifact, in.Thumbnail
+	c.touch(g)
 }
 
 // runnerError: a runner said that it failed. Its peers may have been quicker to

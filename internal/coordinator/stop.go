@@ -102,6 +102,11 @@ func (c *Core) loseLane(l *lane, why string) {
 	if l.rec.State == gang.LaneLost || l.rec.State == gang.LaneClosed || !c.moveLane(l, gang.LaneLost) {
 		return
 	}
+	if l.connected {
+		// The stream may be whole and its host only slow: it must not run on
+		// beside the next attempt, with a lease that is renewed.
+		c.act(CancelRun{l.keeper(), l.laneRun(), why})
+	}
 	l.connected = false
 	l.rec.Why = clip(why)
 	l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
@@ -294,7 +299,7 @@ func (c *Core) laneDeadlines(l *lane) {
 		c.closed(l)
 	case l.rec.State == gang.LaneClosed:
 		c.release(l)
-	case l.rec.State == gang.LaneOpening && !l.blockedSince.IsZero() && c.now.Sub(l.blockedSince) > blockedAfter:
+	case l.rec.State == gang.LaneOpening && l.waitsForNomad() && c.now.Sub(l.blockedSince) > blockedAfter:
 		c.unfit(l, fmt.Sprintf("Nomad finds no room for it on %s: %s", c.nodeName(l.rec.Node), l.blockedWhy))
 	case !l.connected && l.rec.Allocation != "" && !l.awayUntil.IsZero() && c.now.After(l.awayUntil):
 		c.loseLane(l, "its keeper is gone")
@@ -303,6 +308,12 @@ func (c *Core) laneDeadlines(l *lane) {
 		l.purgeAt = zeroTime
 		c.purge(l)
 	}
+}
+
+// waitsForNomad reports whether Nomad had no room for the lane, and has not
+// placed it since.
+func (l *lane) waitsForNomad() bool {
+	return !l.blockedSince.IsZero() && !l.allocated && l.rec.Allocation == ""
 }
 
 func (c *Core) gangDeadlines(g *entry) {

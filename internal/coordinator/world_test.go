@@ -38,6 +38,7 @@ type world struct {
 	answers  map[int]Answer
 	manifest map[gang.ID]Manifest
 	counts   map[string]int
+	finished map[Run]int // ranks that have done their part
 	trace    []string
 	// crashy worlds crash between any two effects.
 	crashy bool
@@ -87,6 +88,7 @@ func newWorld(t *testing.T, seed uint64, nodes, perLeaf int) *world {
 		kv: make(map[string][]byte), jobs: make(map[string]*simJob), keepers: make(map[gang.LaneID]*simKeeper),
 		mail: make(map[string][]Input), calls: make(map[string][]Action),
 		ended: make(map[gang.ID]gang.State), answers: make(map[int]Answer), manifest: make(map[gang.ID]Manifest), counts: make(map[string]int),
+		finished: make(map[Run]int),
 	}
 	for i := range nodes {
 		n := &simNode{id: fmt.Sprintf("node-%d", i)}
@@ -423,9 +425,9 @@ func (w *world) work(k *simKeeper) {
 			w.post(string(k.lane), KeeperReady{k.id()})
 		}
 	case KeeperBusy:
-		ranks := 0
+		ranks := w.finished[k.run] // what they had to give is given
 		for _, o := range w.keepers {
-			if o.run == k.run && o.steps >= k.steps {
+			if o.run == k.run && o.state == KeeperBusy && o.steps >= k.steps {
 				ranks += len(o.uuids)
 			}
 		}
@@ -446,6 +448,7 @@ func (w *world) work(k *simKeeper) {
 		ended := KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeSucceeded}
 		k.replay = append(k.replay, result, ended)
 		k.state = KeeperIdle
+		w.finished[k.run] += len(k.uuids)
 		if !k.cut {
 			w.post(string(k.lane), result)
 			w.post(string(k.lane), ended)
