@@ -148,12 +148,13 @@ func outcome(o linkpb.Outcome) coordinator.Outcome {
 
 // nodesPort makes the link what the coordinator's orders travel on.
 type nodesPort struct {
+	agent   *agent
 	server  *link.Server
 	blobURL string
 }
 
 // Lead implements coordinator.Nodes.
-func (p nodesPort) Lead(leads bool, fence gang.Fence) { p.server.SetLeader(leads, "", fence) }
+func (p nodesPort) Lead(leads bool, fence gang.Fence) { p.agent.lead(leads, fence) }
 
 // Heard implements coordinator.Nodes.
 func (p nodesPort) Heard(uuid string) (time.Duration, bool) {

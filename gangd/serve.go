@@ -63,7 +63,9 @@ type agent struct {
 	http  *api.Server
 
 	mu     sync.Mutex
-	leader consul.Leadership
+	leader consul.Leadership // as Consul tells it
+	leads  bool              // as the loop tells it, with its fence
+	fence  gang.Fence
 }
 
 func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent, error) {
@@ -96,7 +98,7 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 		},
 		Store:       consulPort{a.store},
 		Nomad:       &nomadPort{client: client, topology: cfg.Topology, pool: cfg.Nomad.NodePool, log: log.Named("nomad")},
-		Nodes:       nodesPort{server: a.link, blobURL: cfg.Blob.URL},
+		Nodes:       nodesPort{agent: a, server: a.link, blobURL: cfg.Blob.URL},
 		Blobs:       publisher{a.blobs},
 		Log:         log.Named("coordinator"),
 		Metrics:     metrics,
@@ -124,18 +126,43 @@ func tiers(in []config.Tier) []coordinator.Tier {
 // followLeader keeps who leads, for forwarding and for the link.
 func (a *agent) followLeader(ctx context.Context) error {
 	for leader := range a.store.WatchLeader(ctx) {
-		a.mu.Lock()
-		a.leader = leader
-		a.mu.Unlock()
-		if !a.loop.Leading() {
-			address := leader.LinkAddr
-			if !leader.Held || address == a.cfg.Link.Advertise {
-				address = ""
-			}
-			a.link.SetLeader(false, address, gang.Fence{})
-		}
+		a.follow(leader)
 	}
 	return ctx.Err()
+}
+
+// follow notes what Consul says of who leads. What a leader told its streams
+// stands until it stops leading.
+func (a *agent) follow(leader consul.Leadership) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leader = leader
+	if !a.leads {
+		a.tellLink()
+	}
+}
+
+// lead notes that this agent began or ceased to lead. Consul may have told of
+// the next leader before this one has noticed that it is deposed.
+func (a *agent) lead(leads bool, fence gang.Fence) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leads, a.fence = leads, fence
+	a.tellLink()
+}
+
+// tellLink tells the nodes who leads. The caller holds mu, so that what is told
+// last is what holds.
+func (a *agent) tellLink() {
+	if a.leads {
+		a.link.SetLeader(true, "", a.fence)
+		return
+	}
+	address := a.leader.LinkAddr
+	if !a.leader.Held || address == a.cfg.Link.Advertise {
+		address = ""
+	}
+	a.link.SetLeader(false, address, gang.Fence{})
 }
 
 // scheduler adds to the loop what the API asks of the whole agent.

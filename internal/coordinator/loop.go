@@ -158,6 +158,9 @@ func (l *Loop) turn(t *term, held Term, restored Restored, effects chan<- Effect
 		began := time.Now()
 		out := core.Step(began, in)
 		l.cfg.Metrics.stepped(in, time.Since(began))
+		if len(out.Batches)+len(out.Actions) == 0 {
+			return // a slow commit is not made slower by ticks
+		}
 		select {
 		case effects <- out:
 		case <-t.ctx.Done():

@@ -395,3 +395,18 @@ func TestWhatIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestARequestThatMeetsTheEndOfATermIsAnswered(t *testing.T) {
+	r := newReplies(2)
+	_, waits, err := r.expect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.abandon(gang.ErrNotLeading)
+	if err, _ := (<-waits).(error); !errors.Is(err, gang.ErrNotLeading) {
+		t.Errorf("who waited is answered with %v", err)
+	}
+	if _, _, err := r.expect(); !errors.Is(err, gang.ErrNotLeading) {
+		t.Errorf("who comes later is told %v", err)
+	}
+}

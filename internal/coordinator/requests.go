@@ -225,15 +225,19 @@ type replies struct {
 	next    *int
 	waiting map[int]chan any
 	limit   int
+	closed  *bool
 }
 
 func newReplies(limit int) replies {
-	return replies{new(sync.Mutex), new(int), make(map[int]chan any), limit}
+	return replies{new(sync.Mutex), new(int), make(map[int]chan any), limit, new(bool)}
 }
 
 func (r replies) expect() (int, <-chan any, error) {
 	r.Lock()
 	defer r.Unlock()
+	if *r.closed {
+		return 0, nil, gang.ErrNotLeading
+	}
 	if len(r.waiting) >= r.limit {
 		return 0, nil, gang.ErrOverloaded
 	}
@@ -258,9 +262,11 @@ func (r replies) drop(reply int) {
 	delete(r.waiting, reply)
 }
 
+// abandon answers all who wait, and takes no more.
 func (r replies) abandon(err error) {
 	r.Lock()
 	defer r.Unlock()
+	*r.closed = true
 	for reply, c := range r.waiting {
 		c <- err
 		delete(r.waiting, reply)
