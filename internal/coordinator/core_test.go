@@ -299,6 +299,56 @@ func TestAMemberThatWasDoneStaysDoneOverACrash(t *testing.T) {
 	}
 }
 
+// The lanes of many gangs take several transactions: gangd may end between two
+// of them.
+func TestLanesThatWereNotWrittenDown(t *testing.T) {
+	for _, c := range []struct {
+		state gang.State
+		ends  gang.State
+	}{{gang.Launching, gang.Succeeded}, {gang.Stopping, gang.Cancelled}} {
+		t.Run(string(c.state), func(t *testing.T) {
+			w := ready(t, 24, 2, 2)
+			id := w.submit(simSpec(16, 8))
+			lost := w.core.gangs[id].rec.Members[1]
+			if c.state == gang.Stopping {
+				w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+				busy := w.kv[gang.LaneKey(lost.Node, lost.Lane)]
+				w.core.Step(w.now, CancelRequest{ID: id, Reply: 900})
+				w.kv[gang.RecordKey(id)] = gang.Encode(&w.core.gangs[id].rec)
+				w.kv[gang.LaneKey(lost.Node, lost.Lane)] = busy
+			} else {
+				delete(w.kv, gang.LaneKey(lost.Node, lost.Lane))
+			}
+			w.restart(2)
+			w.until(2, string(c.ends), func() bool { return w.state(id) == c.ends })
+			if rec := w.core.gangs[id].rec; rec.Failures != 0 || len(rec.Avoid) != 0 {
+				t.Errorf("failures %d, avoids %v", rec.Failures, rec.Avoid)
+			}
+			w.until(2, "nothing left", func() bool { return len(w.jobs) == 0 && len(w.core.lanes) == 0 && len(w.keepers) == 0 })
+		})
+	}
+}
+
+func TestMaxRunEndsAGangWhoseFirstMemberIsDone(t *testing.T) {
+	w := ready(t, 25, 2, 2)
+	spec := simSpec(16, 8)
+	spec.MaxRun = time.Minute
+	id := w.submit(spec)
+	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
+	first := w.keepers[w.core.gangs[id].rec.Members[0].Lane]
+	w.tell(KeeperEnded{Keeper: first.id(), Run: first.run, Outcome: OutcomeSucceeded})
+	w.endKeeper(first, KeeperClosed{Keeper: first.id(), Reason: "a rank left after its run"})
+	w.mail = map[string][]Input{}
+	w.tell(KeeperClosed{Keeper: first.id(), Reason: "a rank left after its run"})
+	w.tell(LaneJobChanged{w.jobs[first.job].shown(first.job)})
+	w.tell(LanePurged{Lane: first.lane})
+	w.now = w.now.Add(2 * time.Minute)
+	w.core.Step(w.now, Tick{})
+	if w.state(id) != gang.Stopping {
+		t.Errorf("it is %s two minutes into a max_run of one", w.state(id))
+	}
+}
+
 func TestASecondAllocationOfALaneIsRefused(t *testing.T) {
 	w := ready(t, 12, 2, 2)
 	id := w.submit(simSpec(8, 8))

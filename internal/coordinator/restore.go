@@ -76,63 +76,75 @@ func (c *Core) placeholder(id string) {
 	}
 }
 
-// restorePlaced joins a gang with its lanes. A lane without a record was never
-// written where the gang is launching, and is closed and forgotten elsewhere.
+// restorePlaced joins a gang with its lanes, and goes on where the last term
+// was.
 func (c *Core) restorePlaced(g *entry) {
-	g.lanes = make([]*lane, len(g.rec.Members))
-	for i, m := range g.rec.Members {
-		l := c.lanes[m.Lane]
-		if l == nil {
-			l = c.missingLane(g, i, m)
-		}
-		g.lanes[i] = l
-		// In a gang that launches, member 0's port is known to its keeper alone,
-		// which tells it again.
-		if l.rec.State == gang.LaneBusy && g.rec.State != gang.Launching {
-			l.ready, l.accepted = true, true
-		}
-		// A lane whose loss would have stopped the gang had done its part.
-		if g.rec.State == gang.Running && (l.rec.State == gang.LaneClosed || l.rec.State == gang.LaneLost) {
-			l.done = true
-		}
-		if g.rec.State == gang.Launching && l.rec.State == gang.LaneOpening && l.rec.Allocation == "" {
-			c.act(l.open())
-		} else if g.rec.State == gang.Launching {
-			c.reach(l, partAdmitted) // when exactly went with the last term
-		}
-	}
+	written := c.joinLanes(g)
 	switch g.rec.State {
 	case gang.Launching:
+		if !written { // nothing runs in a lane that was not written down
+			c.stop(g, gang.Preempting, "", "gangd ended before all its lanes were written down")
+			return
+		}
 		g.readyBy = c.now.Add(c.cfg.ReadyTimeout)
+		for _, l := range g.lanes {
+			c.relaunch(l)
+		}
 	case gang.Finishing:
 		for _, l := range g.lanes {
 			l.done = true
 		}
 		c.act(g.publish())
-	}
-	switch g.rec.State {
-	case gang.Preempting, gang.Recovering, gang.Stopping, gang.Finishing:
-		// A wide gang's lanes take several transactions: some may not have been
-		// told to close.
-		for _, l := range g.lanes {
-			c.endLane(l, g.rec.Why)
-		}
+		c.endLanes(g)
+	case gang.Preempting, gang.Recovering, gang.Stopping:
+		c.endLanes(g)
 	}
 	c.settle(g)
 }
 
-func (c *Core) missingLane(g *entry, member int, m gang.Member) *lane {
-	rec := gang.Lane{
-		Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneClosed, Node: m.Node, GPUs: m.GPUs,
-		Template: g.rec.Template, Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: g.rec.Fence,
-		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane),
+// joinLanes gives a gang its lanes, and reports whether all have a record. One
+// that has none was never opened where the gang is launching, and is closed and
+// forgotten elsewhere.
+func (c *Core) joinLanes(g *entry) (written bool) {
+	written = true
+	g.lanes = make([]*lane, len(g.rec.Members))
+	for i, m := range g.rec.Members {
+		l := c.lanes[m.Lane]
+		if l == nil {
+			written = false
+			l = &lane{freed: true, purged: true, gone: true, rec: gang.Lane{
+				Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneClosed, Node: m.Node, GPUs: m.GPUs,
+				Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: i,
+			}}
+		}
+		g.lanes[i] = l
+		if g.rec.State != gang.Running {
+			continue
+		}
+		switch l.rec.State {
+		case gang.LaneBusy:
+			l.ready, l.accepted = true, true
+		case gang.LaneClosed, gang.LaneLost:
+			l.done = true // else its loss would have stopped the gang
+		}
 	}
-	if g.rec.State != gang.Launching {
-		return &lane{rec: rec, freed: true, purged: true, gone: true}
+	return written
+}
+
+// relaunch opens a lane that may not have been opened. Who was admitted says
+// what it does itself; member 0's port is known to its keeper alone.
+func (c *Core) relaunch(l *lane) {
+	if l.rec.State == gang.LaneOpening && l.rec.Allocation == "" {
+		c.act(l.open())
+		return
 	}
-	rec.State = gang.LaneOpening
-	c.restoreLane(rec)
-	l := c.lanes[m.Lane]
-	c.touchLane(l)
-	return l
+	c.reach(l, partAdmitted) // when exactly went with the last term
+}
+
+// endLanes ends lanes that may not have been told to end: those of a wide gang
+// take several transactions.
+func (c *Core) endLanes(g *entry) {
+	for _, l := range g.lanes {
+		c.endLane(l, g.rec.Why)
+	}
 }

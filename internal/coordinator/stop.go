@@ -284,9 +284,12 @@ func (c *Core) tick() {
 			}
 		}
 	}
+	seen := make(map[gang.ID]bool)
 	for _, l := range c.lanesInOrder() {
 		c.laneDeadlines(l)
-		if g := c.active(l.laneRun()); g != nil && l.rec.Member == 0 {
+		// Any lane will do: member 0's may be done and gone.
+		if g := c.active(l.laneRun()); g != nil && !seen[g.rec.ID] {
+			seen[g.rec.ID] = true
 			c.gangDeadlines(g)
 		}
 	}
