@@ -178,25 +178,24 @@ func (c *testCluster) unfitTemplate() {
 
 func (c *testCluster) changedTemplate() {
 	c.template("changing", []string{"-peer-timeout", "31s"})
-	file := func(name string) string {
-		return ofTemplate("changing", gangFile(name, shape(8, 8), paced(400*time.Millisecond)))
+	file := func(name, params string) string {
+		return ofTemplate("changing", gangFile(name, shape(8, 8), params))
 	}
-	old := c.submit(file("old"))
-	s := c.reaches(old, patience, gang.Running)
-	ranks := c.ranks(s)
+	old := c.submit(file("old", long))
+	before := c.steps(old)
+	ranks := c.ranks(before)
 	c.template("changing", []string{"-peer-timeout", "32s"})
-	changed := c.submit(file("new"))
+	changed := c.submit(file("new", paced(200*time.Millisecond)))
 	for id, flag := range map[gang.ID]string{old: "-peer-timeout 31s", changed: "-peer-timeout 32s"} {
 		for _, p := range c.ranks(c.reaches(id, patience, gang.Running)) {
 			c.contains(p.cmdline, flag)
 		}
 	}
-	if still := c.ranks(c.status(old)); fmt.Sprint(pidsOf(still)) != fmt.Sprint(pidsOf(ranks)) {
-		c.t.Errorf("the ranks that ran when the template changed are %v, they were %v", pidsOf(still), pidsOf(ranks))
+	c.reaches(changed, patience, gang.Succeeded)
+	after := c.status(old)
+	if still := c.ranks(after); fmt.Sprint(pidsOf(still)) != fmt.Sprint(pidsOf(ranks)) || after.Attempt != 1 || after.Progress.Step <= before.Progress.Step {
+		c.t.Errorf("when the template changed, ranks %v had done step %d; now, in attempt %d, ranks %v have done step %d",
+			pidsOf(ranks), before.Progress.Step, after.Attempt, pidsOf(still), after.Progress.Step)
 	}
-	for _, id := range []gang.ID{old, changed} {
-		if s := c.reaches(id, patience, gang.Succeeded); s.Attempt != 1 {
-			c.t.Errorf("%s needed %d attempts: %s", id, s.Attempt, s.Why)
-		}
-	}
+	c.run("gangd", "cancel", string(old))
 }

@@ -134,15 +134,19 @@ func (c *testCluster) runnerError() {
 	c.contains(c.exits(1, "gangd", "cancel", string(id)), "has failed already")
 }
 
+// soon is what Nomad may take to count the GPUs of an allocation as free after
+// its end.
+const soon = 5 * time.Second
+
 // cancelRunning measures from the answer to the order until the last process
 // is reaped.
 func (c *testCluster) cancelRunning() {
-	id := c.submit(gangFile("endless", shape(32, 8), long))
+	id := c.submit(gangFile("endless", shape(32, 8), for32(long)))
 	ranks := c.ranks(c.steps(id))
 	if len(ranks) != 32 {
 		c.t.Fatalf("%d ranks run", len(ranks))
 	}
-	next := c.submit(gangFile("next", shape(32, 8), brief))
+	next := c.submit(gangFile("next", shape(32, 8), for32(brief)))
 	c.reaches(next, time.Second, gang.Queued)
 	asked := time.Now()
 	a := c.post("/v1/gangs/"+string(id)+"/cancel", "")
@@ -150,10 +154,10 @@ func (c *testCluster) cancelRunning() {
 	must(c.t, a.err)
 	c.gone(ranks, time.Second)
 	c.t.Logf("cancel: answered %d after %s; all 32 ranks were gone %s after the answer", a.status, ordered.Sub(asked).Round(time.Millisecond), time.Since(ordered).Round(time.Millisecond))
-	c.reaches(id, time.Second, gang.Cancelled)
+	c.reaches(id, patience, gang.Cancelled)
 	s := c.reaches(next, patience, gang.Running, gang.Finishing, gang.Succeeded)
-	if s.Attempt != 1 || s.Times.Decided-ordered.UnixMilli() > 1000 {
-		c.t.Errorf("attempt %d of the next gang was decided %d ms after the order", s.Attempt, s.Times.Decided-ordered.UnixMilli())
+	if waited := s.Times.Decided - ordered.UnixMilli(); s.Attempt != 1 || waited > soon.Milliseconds() {
+		c.t.Errorf("attempt %d of the next gang was decided %d ms after the order", s.Attempt, waited)
 	}
 	c.t.Logf("the next gang was decided %d ms, and started %d ms after the order", s.Times.Decided-ordered.UnixMilli(), s.Times.Started-ordered.UnixMilli())
 	c.reaches(next, patience, gang.Succeeded)
@@ -162,7 +166,7 @@ func (c *testCluster) cancelRunning() {
 func (c *testCluster) cancelAnyTime() {
 	c.template("loading", []string{"-load", "30s"})
 	loading := func(name string) gang.ID {
-		return c.submit(ofTemplate("loading", gangFile(name, shape(32, 8), brief)))
+		return c.submit(ofTemplate("loading", gangFile(name, shape(32, 8), for32(brief))))
 	}
 	neverStarted := func(id gang.ID) {
 		c.t.Helper()
@@ -186,7 +190,7 @@ func (c *testCluster) cancelAnyTime() {
 		}
 		return fmt.Sprintf("%d do", len(ranks))
 	})
-	waiting := c.submit(gangFile("waiting", shape(32, 8), brief))
+	waiting := c.submit(gangFile("waiting", shape(32, 8), for32(brief)))
 	c.contains(c.run("gangd", "cancel", string(waiting)), string(waiting)+" is cancelled")
 	if s := c.status(waiting); s.State != gang.Cancelled || s.Attempt != 0 {
 		c.t.Errorf("the one that waited is %s after attempt %d", s.State, s.Attempt)

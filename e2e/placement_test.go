@@ -72,9 +72,10 @@ var placementStories = []story{
 	{"two gangs that want all GPUs at once run one after the other", (*testCluster).oneAfterTheOther},
 }
 
-// Params of runs that end soon, and of one that has to be ended.
+// Params of runs that end soon, and of one that has to be ended, for up to 16
+// ranks.
 const (
-	small = "width = 64\nheight = 64\nframes = 32\n"
+	small = "width = 64\nheight = 64\nframes = 16\n"
 	brief = small + "steps = 5\n"
 	long  = small + "steps = 1000\nstep_ms = 300\n"
 )
@@ -83,6 +84,9 @@ const (
 func paced(step time.Duration) string {
 	return fmt.Sprintf("%ssteps = 10\nstep_ms = %d\n", small, step.Milliseconds())
 }
+
+// for32 makes params do for 32 ranks.
+func for32(params string) string { return strings.Replace(params, "frames = 16", "frames = 32", 1) }
 
 // shape is the attributes of a gang, with further lines.
 func shape(gpus, perNode int, more ...string) string {
@@ -219,14 +223,19 @@ func (c *testCluster) rails() {
 	}
 }
 
-// environment runs ranks that speak no protocol: they are started with all of
-// torchrun's variables. Each ends once somebody writes into the FIFO that it
-// reads.
+// shell registers a template whose ranks run a script and speak no protocol.
+func (c *testCluster) shell(name, script string) {
+	c.t.Helper()
+	c.template(name, []string{"-c", script}, `default     = "gangd-ddim"`, `default     = "sh"`,
+		`processes = "gpu"`, "processes = \"gpu\"\n protocol = \"none\"")
+}
+
+// environment runs ranks that are started with all of torchrun's variables.
+// Each ends once somebody opens the FIFO that it reads.
 func (c *testCluster) environment() {
 	fifo := filepath.Join(c.dir, "fifo")
 	must(c.t, syscall.Mkfifo(fifo, 0o600))
-	c.template("plain", []string{"-c", ": < " + fifo}, `default     = "gangd-ddim"`, `default     = "sh"`,
-		`processes = "gpu"`, "processes = \"gpu\"\n protocol = \"none\"")
+	c.shell("plain", ": < "+fifo)
 	id := c.submit(ofTemplate("plain", gangFile("plain", shape(8, 4), "")))
 	s := c.reaches(id, patience, gang.Running)
 	var ranks []process
@@ -254,7 +263,7 @@ func (c *testCluster) environment() {
 	}
 	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 	must(c.t, err)
-	must(c.t, w.Close())
+	defer w.Close() // not before the last rank has opened the other end
 	c.reaches(id, patience, gang.Succeeded)
 }
 
@@ -271,7 +280,16 @@ func (c *testCluster) wholeOrNot() {
 		c.t.Fatalf("the holders lie in %v: the first two should share a leaf", leaves)
 	}
 	c.run("gangd", "cancel", string(holders[0]))
-	c.reaches(holders[0], patience, gang.Cancelled)
+	c.eventually(patience, "its GPUs are free", func() string {
+		free := 0
+		for _, n := range c.nodes() {
+			free += n.Free
+		}
+		if free != 16 {
+			return fmt.Sprintf("%d are", free)
+		}
+		return ""
+	})
 
 	wide := c.submit(gangFile("wide", shape(16, 8, inOneLeaf), brief))
 	nothing := func() {
@@ -305,11 +323,12 @@ func (c *testCluster) wholeOrNot() {
 }
 
 func (c *testCluster) oneAfterTheOther() {
+	c.shell("sleeping", "sleep 0.5")
 	for round := range 3 {
 		answers := make(chan answer, 2)
 		for i := range 2 {
 			go func() {
-				answers <- c.post("/v1/gangs", gangFile(fmt.Sprintf("whole-%d-%d", round, i), shape(32, 8), brief))
+				answers <- c.post("/v1/gangs", ofTemplate("sleeping", gangFile(fmt.Sprintf("whole-%d-%d", round, i), shape(32, 8), "")))
 			}()
 		}
 		ids := []gang.ID{c.accepted(<-answers), c.accepted(<-answers)}
@@ -331,7 +350,7 @@ func (c *testCluster) oneAfterTheOther() {
 		if first.Attempt != 1 || second.Attempt != 1 || second.Times.Decided < first.Times.Ended {
 			c.t.Errorf("attempts %d and %d; the second was decided %d ms after the first ended", first.Attempt, second.Attempt, second.Times.Decided-first.Times.Ended)
 		}
-		c.t.Logf("round %d: the second started %d ms after the first ended", round, second.Times.Started-first.Times.Ended)
+		c.t.Logf("round %d: the second started %d ms after the first ended: %+v", round, second.Times.Started-first.Times.Ended, second.Times)
 	}
 }
 
@@ -344,7 +363,7 @@ func (c *testCluster) running(ids []gang.ID) []gang.ID {
 		}
 	}
 	var out []gang.ID
-	for _, p := range c.allRanks() {
+	for _, p := range processes() {
 		if id := owner[p.getenv("GANGD_LANE")]; id != "" && !slices.Contains(out, id) {
 			out = append(out, id)
 		}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 // process is one that /proc shows.
 type process struct {
 	pid     int
+	parent  int
 	cmdline string
 	env     []string
 }
@@ -33,9 +35,22 @@ func processes() []process {
 			continue // a kernel thread, or a zombie
 		}
 		env, _ := os.ReadFile(d + "/environ")
-		out = append(out, process{pid, strings.ReplaceAll(strings.TrimRight(string(cmdline), "\x00"), "\x00", " "), strings.Split(string(env), "\x00")})
+		out = append(out, process{pid, parentOf(d), strings.ReplaceAll(strings.TrimRight(string(cmdline), "\x00"), "\x00", " "), strings.Split(string(env), "\x00")})
 	}
 	return out
+}
+
+// parentOf reads the parent of the process with a directory in /proc; 0 where
+// it has ended.
+func parentOf(dir string) int {
+	stat, _ := os.ReadFile(dir + "/stat")
+	// The command, in parentheses, may hold any character.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(fields[1])
+	return pid
 }
 
 // getenv returns a variable of a process's start.
@@ -53,11 +68,18 @@ func (p process) kill(t testing.TB) {
 	must(t, syscall.Kill(p.pid, syscall.SIGKILL))
 }
 
-// allRanks lists the runner processes of the cluster, by lane and local rank.
+// allRanks lists the runner processes of the cluster, without what they started
+// themselves.
 func (c *testCluster) allRanks() []process {
-	var out []process
+	ranks := make(map[int]process)
 	for _, p := range processes() {
 		if p.getenv("GANGD_LANE") != "" && strings.Contains(p.getenv("GANGD_RUNNER_SOCKET"), c.dir) {
+			ranks[p.pid] = p
+		}
+	}
+	var out []process
+	for _, p := range ranks {
+		if _, child := ranks[p.parent]; !child {
 			out = append(out, p)
 		}
 	}
