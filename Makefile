@@ -48,7 +48,7 @@ down: ## End the development cluster
 test: test-unit lint vuln test-e2e ## Everything below, as CI runs it
 
 .PHONY: test-unit
-test-unit: cc ## Tests that need no cluster
+test-unit: tools ## Tests that need no cluster; some run a Nomad or a Consul alone
 	go test $$(go list ./... | grep -v '/e2e$$')
 	go -C .tools/vulndb test .
 

@@ -62,7 +62,7 @@ func filmGang(name string, step time.Duration) string {
 func (c *testCluster) undisturbed() film {
 	c.t.Helper()
 	s := c.reaches(c.submit(filmGang("undisturbed", 0)), time.Minute, gang.Succeeded)
-	c.idle(15 * time.Second)
+	c.idle(time.Minute)
 	launch := time.Duration(s.Times.Started-s.Accepted) * time.Millisecond
 	f := film{s.Artifact.SHA256, min(max(1, launch.Seconds()/2.5), 4)}
 	c.t.Logf("the undisturbed gang started within %s: films last %.1f times as long as planned", launch.Round(10*time.Millisecond), f.slow)
@@ -148,9 +148,9 @@ func (c *testCluster) succeedsAs(id gang.ID, attempt int, want film) {
 // onTheWay waits until a gang has made its first steps.
 func (c *testCluster) onTheWay(id gang.ID) gang.Status {
 	c.t.Helper()
-	c.reaches(id, 30*time.Second, gang.Running)
+	c.reaches(id, time.Minute, gang.Running)
 	var s gang.Status
-	c.eventually(10*time.Second, fmt.Sprintf("gang %s makes steps", id), func() string {
+	c.eventually(time.Minute, fmt.Sprintf("gang %s makes steps", id), func() string {
 		if s = c.status(id); s.State != gang.Running {
 			c.t.Fatalf("gang %s is %s at attempt %d: %s", id, s.State, s.Attempt, s.Why)
 		}
@@ -355,7 +355,7 @@ func (c *testCluster) nodeDies(t *testing.T, want film) {
 				return c.absent(dead.NodeName)
 			})
 			c.succeedsAs(id, 2, want)
-			c.idle(30 * time.Second)
+			c.idle(time.Minute)
 			c.noAllocation(dead)
 		})
 	}
@@ -408,14 +408,19 @@ func (c *testCluster) noStray(dead gang.MemberStatus) {
 	}
 }
 
-// noAllocation: Nomad thinks of no allocation of the dead member as living.
+// noAllocation waits until Nomad thinks of no allocation of the dead member as
+// living: one that it called lost is stopped once its agent is back.
 func (c *testCluster) noAllocation(dead gang.MemberStatus) {
 	c.t.Helper()
-	allocations, _, err := c.nomad.Nodes().Allocations(dead.Node, nil)
-	must(c.t, err)
-	for _, a := range allocations {
-		if strings.HasPrefix(a.JobID, dead.Job) && !a.ClientTerminalStatus() {
-			c.t.Errorf("allocation %s of lane %s is %s, desired %s", a.ID, dead.Lane, a.ClientStatus, a.DesiredStatus)
+	c.eventually(time.Minute, "no allocation of lane "+string(dead.Lane)+" lives", func() string {
+		c.noStray(dead)
+		allocations, _, err := c.nomad.Nodes().Allocations(dead.Node, nil)
+		must(c.t, err)
+		for _, a := range allocations {
+			if strings.HasPrefix(a.JobID, dead.Job) && !a.ClientTerminalStatus() {
+				return fmt.Sprintf("%s is %s, desired %s", a.ID, a.ClientStatus, a.DesiredStatus)
+			}
 		}
-	}
+		return ""
+	})
 }

@@ -46,7 +46,7 @@ func (c *testCluster) gpusBreak(t *testing.T, _ film) {
 		t.Errorf("the gang of 32 has %d GPUs", s.Members.GPUs())
 	}
 	c.reaches(all, time.Minute, gang.Succeeded)
-	c.idle(15 * time.Second)
+	c.idle(time.Minute)
 }
 
 // breaks writes a fault, and sees the GPUs unhealthy in gangd within a second.

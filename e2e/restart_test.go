@@ -56,7 +56,7 @@ func (c *testCluster) gangdComesBack(t *testing.T, want film) {
 			c.sameRanks(before, ranks)
 			c.succeedOnce(waiting)
 			c.succeedsAs(running, 1, want)
-			c.idle(15 * time.Second)
+			c.idle(time.Minute)
 		})
 	}
 }
