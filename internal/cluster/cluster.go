@@ -10,6 +10,7 @@ import (
 type Cluster struct {
 	levels  []string // widest first
 	nodes   []*Node
+	seen    int // how many nodes ever came, which orders them
 	byID    map[string]*Node
 	root    *Domain
 	models  []string
@@ -45,8 +46,17 @@ func (c *Cluster) Nodes() []*Node { return c.nodes }
 // Node returns the node with this ID, or nil.
 func (c *Cluster) Node(id string) *Node { return c.byID[id] }
 
-// Models lists the GPU models that were ever seen, in that order.
+// Models lists the GPU models that there are, by their first node.
 func (c *Cluster) Models() []string { return c.models }
+
+func (c *Cluster) findModels() {
+	c.models = c.models[:0]
+	for _, n := range c.nodes {
+		if n.Model != "" && !slices.Contains(c.models, n.Model) {
+			c.models = append(c.models, n.Model)
+		}
+	}
+}
 
 // Set adds a node, or replaces what was observed of it; what members hold on
 // it stays held. It may not be called within a trial.
@@ -57,22 +67,43 @@ func (c *Cluster) Set(spec Spec) error {
 	}
 	n := c.byID[spec.ID]
 	if n == nil {
-		n = &Node{index: len(c.nodes)}
+		n = &Node{index: c.seen}
+		c.seen++
 		c.nodes = append(c.nodes, n)
 		c.byID[spec.ID] = n
 	} else {
 		c.count(n, -1)
 		c.leave(n)
 	}
+	model := n.Model
 	n.Spec = spec
 	n.Domains = slices.Clone(spec.Domains)
 	n.GPUs = slices.Clone(spec.GPUs)
 	n.derive()
-	if n.Model != "" && !slices.Contains(c.models, n.Model) {
-		c.models = append(c.models, n.Model)
+	if n.Model != model {
+		c.findModels()
 	}
 	c.join(n)
 	c.count(n, +1)
+	return nil
+}
+
+// Remove forgets a node, on which nothing may be held. A node that comes again
+// is a new one, and the last in order. It may not be called within a trial.
+func (c *Cluster) Remove(id string) error {
+	c.mustNotTry("Remove")
+	n := c.byID[id]
+	if n == nil {
+		return fmt.Errorf("remove node %s from the cluster: it is not there", id)
+	}
+	if n.used != 0 {
+		return fmt.Errorf("remove node %s from the cluster: GPUs %v are held on it", id, n.used.Indexes())
+	}
+	c.count(n, -1)
+	c.leave(n)
+	delete(c.byID, id)
+	c.nodes = slices.DeleteFunc(c.nodes, func(m *Node) bool { return m == n })
+	c.findModels()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -163,6 +164,24 @@ func (m *machine) Set(t *rapid.T) {
 	}
 	if err := m.c.Set(s); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func (m *machine) Remove(t *rapid.T) {
+	n := m.node(t)
+	if len(m.marks) > 0 {
+		t.Skip("within a trial")
+	}
+	held := n.Used() != 0
+	if err := m.c.Remove(n.ID); held != (err != nil) {
+		t.Fatalf("node %s, held %t, is removed: %v", n.ID, held, err)
+	}
+	if held {
+		return
+	}
+	m.ids = slices.DeleteFunc(m.ids, func(id string) bool { return id == n.ID })
+	if m.c.Node(n.ID) != nil || slices.Contains(m.c.Nodes(), n) {
+		t.Fatalf("node %s is still there", n.ID)
 	}
 }
 

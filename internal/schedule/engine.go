@@ -45,6 +45,10 @@ type Event interface{ apply(*Engine) error }
 // NodeSet: a node appeared, or what is known of it changed.
 type NodeSet struct{ Node cluster.Spec }
 
+// NodeGone: a node is no longer part of the cluster. It is refused while
+// something is held there.
+type NodeGone struct{ ID string }
+
 // Submit: a gang waits from now on. A gang that is queued again comes with its
 // old Seq.
 type Submit struct{ Gang Gang }
@@ -161,6 +165,14 @@ func (ev NodeSet) apply(e *Engine) error {
 		return err
 	}
 	e.room++
+	return nil
+}
+
+func (ev NodeGone) apply(e *Engine) error {
+	if err := e.cluster.Remove(ev.ID); err != nil {
+		return err
+	}
+	e.room++ // what only this node could have run holds nobody back now
 	return nil
 }
 

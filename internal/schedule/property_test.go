@@ -203,6 +203,22 @@ func (p *player) checkRanks(t *rapid.T, d Start) {
 
 func (p *player) Node(t *rapid.T) { must(t, p.apply(t, NodeSet{p.drawNode(t)})) }
 
+// Gone: Nomad forgets a node; that of a member that runs stays.
+func (p *player) Gone(t *rapid.T) {
+	nodes := p.e.Cluster().Nodes()
+	if len(nodes) < 2 {
+		t.Skip("it is the last")
+	}
+	n := rapid.SampledFrom(nodes).Draw(t, "gone")
+	held := n.Used() != 0
+	if err := p.apply(t, NodeGone{n.ID}); held != (err != nil) {
+		t.Fatalf("node %s, held %t, is removed: %v", n.ID, held, err)
+	}
+	if !held {
+		delete(p.nodes, n.ID)
+	}
+}
+
 func (p *player) Submit(t *rapid.T) {
 	g := p.drawGang(t)
 	err := p.apply(t, Submit{g})
