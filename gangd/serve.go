@@ -220,5 +220,9 @@ type publisher struct{ store *blob.Store }
 
 // Publish implements coordinator.Publisher.
 func (p publisher) Publish(ctx context.Context, key string, m coordinator.Manifest) error {
-	return p.store.Publish(ctx, key, m)
+	err := p.store.Publish(ctx, key, m)
+	if errors.Is(err, blob.ErrAlreadyPublished) {
+		return fmt.Errorf("%w: %w", coordinator.ErrPublished, err)
+	}
+	return err
 }

@@ -6,8 +6,9 @@ type NodeStatus struct {
 	Name string `json:"name"`
 	// Domains has the node's domain at each level, widest first.
 	Domains []string `json:"domains"`
-	// State is one of: ready, draining, ineligible, down, silent, unknown. A
-	// node that Nomad lists and no plugin has spoken for is unknown.
+	// State is one of: ready, draining, ineligible, down, silent, full, unknown.
+	// A node that Nomad lists and no plugin has spoken for is unknown; on one
+	// that is full Nomad found no room for a lane a moment ago.
 	State string `json:"state"`
 	// Why explains a state other than ready.
 	Why  string      `json:"why,omitempty"`

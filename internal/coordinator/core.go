@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/schedule"
@@ -26,6 +27,10 @@ type Core struct {
 	forgotten map[gang.LaneID]time.Time
 	// resting are the gangs that wait for their pause after a failure to end.
 	resting map[gang.ID]*entry
+	// unpublished are the finished gangs whose manifest waits to be tried again.
+	unpublished map[gang.ID]*entry
+	// noRoom are the nodes on which Nomad found no room for a lane.
+	noRoom map[string]*node
 
 	// Decisions wait until the nodes that Nomad calls ready have reported, or
 	// until warmUntil.
@@ -54,6 +59,10 @@ type entry struct {
 	queued    bool
 	runBegan  time.Time
 	published bool
+	// publishAt is when a manifest that could not be written is tried again,
+	// publishPause the pause before that, publishBy the last time.
+	publishAt, publishBy time.Time
+	publishPause         time.Duration
 	// guessed: only a peer told of the rank whose loss stopped the attempt.
 	guessed  bool
 	progress gang.Progress
@@ -84,6 +93,10 @@ type lane struct {
 	// lost lane's lease has run out; freeBy bounds the wait for Nomad to count a
 	// closed lane's GPUs as free; purgeAt is when to call for a purge again.
 	awayUntil, heldUntil, freeBy, purgeAt time.Time
+	// closeBy ends the gang's wait for the lane to close; abandoned says that
+	// it has ended, and the lane's processes have not.
+	closeBy   time.Time
+	abandoned bool
 	// blockedSince: Nomad has no room for it, as blockedWhy says.
 	blockedSince time.Time
 	blockedWhy   string
@@ -102,8 +115,11 @@ func NewCore(cfg Config) *Core {
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),
 		hosts:     make(map[string]*host),
-		resting:   make(map[gang.ID]*entry),
 		forgotten: make(map[gang.LaneID]time.Time),
+
+		resting:     make(map[gang.ID]*entry),
+		unpublished: make(map[gang.ID]*entry),
+		noRoom:      make(map[string]*node),
 	}
 }
 
@@ -192,6 +208,10 @@ func (c *Core) touch(g *entry) {
 	}
 }
 
+// cut ends a batch: what was touched so far is durable whole or not at all,
+// if it fits a transaction.
+func (c *Core) cut() { c.out.Batches = append(c.out.Batches, pack(c.touchedChanges())...) }
+
 func (c *Core) touchLane(l *lane) {
 	if !l.touched {
 		l.touched = true
@@ -199,9 +219,16 @@ func (c *Core) touchLane(l *lane) {
 	}
 }
 
-// flush turns what was touched into batches: gangs before lanes, since who
-// holds what is in the gang's record, and a lane can be told from it.
+// flush turns what was touched into batches.
 func (c *Core) flush() {
+	c.cut()
+	// What needs no durability of its own still goes behind what was written.
+	slices.SortStableFunc(c.out.Actions, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// touchedChanges are the records of what was touched: gangs before lanes,
+// since who holds what is in the gang's record, and a lane can be told from it.
+func (c *Core) touchedChanges() []gang.Change {
 	var changes []gang.Change
 	for _, g := range c.touchedGangs {
 		g.touched = false
@@ -227,9 +254,7 @@ func (c *Core) flush() {
 		changes = append(changes, change)
 	}
 	c.touchedGangs, c.touchedLanes = c.touchedGangs[:0], c.touchedLanes[:0]
-	c.out.Batches = append(c.out.Batches, pack(changes)...)
-	// What needs no durability of its own still goes behind what was written.
-	slices.SortStableFunc(c.out.Actions, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
+	return changes
 }
 
 // pack parts changes into batches, none of which is too large for a
@@ -306,10 +331,14 @@ func (c *Core) retire(g *entry) {
 	}
 }
 
-// clip bounds a sentence that goes into a record.
+// clip bounds a sentence that goes into a record, in bytes.
 func clip(s string) string {
-	if len(s) > maxWhy {
-		return s[:maxWhy] + "…"
+	if len(s) <= maxWhy {
+		return s
 	}
-	return s
+	end := maxWhy
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
 }

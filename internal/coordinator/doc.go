@@ -26,6 +26,18 @@ const (
 	// leaseMargin is added to the lease before a silent lane's GPUs count as
 	// free.
 	leaseMargin = 3 * time.Second
+	// closeWithin is how long a gang waits for a lane to close whose keeper is
+	// heard: a process that hangs in a system call can outlive any kill. After
+	// that the gang goes on, and the GPUs stay held.
+	closeWithin = time.Minute
+	// noRoomFor is how long a node is left alone on which Nomad found no room
+	// for a lane.
+	noRoomFor = time.Minute
+	// publishPause doubles from publishFirst to publishMost while a manifest
+	// cannot be written; publishWithin ends that.
+	publishFirst  = time.Second
+	publishMost   = time.Minute
+	publishWithin = time.Hour
 	// lateNews is how long Nomad may go on telling of a lane that is forgotten.
 	lateNews = time.Minute
 	// warmUp bounds the wait for nodes to report after gangd took over.

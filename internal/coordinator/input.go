@@ -226,9 +226,12 @@ type (
 		Lane  gang.LaneID
 		Fault error
 	}
+	// Published: Fault says why the manifest is not written, Other that other
+	// content was published for the gang before.
 	Published struct {
 		Run   Run
 		Fault error
+		Other bool
 	}
 )
 

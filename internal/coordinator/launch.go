@@ -202,21 +202,23 @@ func (c *Core) admit(in KeeperAdmit) {
 		c.act(RefuseLane{in.Keeper, "gangd has no such lane: it was closed, or another cluster's gangd opened it"})
 		return
 	}
-	l.address = in.Address
 	switch {
+	case l.rec.State == gang.LaneClosed:
+		c.act(RefuseLane{in.Keeper, fmt.Sprintf("lane %s is closed: %s", l.rec.ID, l.rec.Why)})
+		return
 	case l.rec.Allocation == "" && l.rec.State == gang.LaneOpening:
 		l.rec.Allocation = in.Allocation
 		c.touchLane(l)
 		c.reach(l, partAdmitted)
-	case l.rec.Allocation == "" || l.rec.Allocation != in.Allocation:
+	case l.rec.Allocation != in.Allocation:
 		c.act(RefuseLane{in.Keeper, fmt.Sprintf("lane %s is %s and admitted the allocation %q", l.rec.ID, l.rec.State, l.rec.Allocation)})
 		return
-	case l.rec.State == gang.LaneClosing || l.rec.State == gang.LaneLost || l.rec.State == gang.LaneClosed:
-		l.connected = true
+	}
+	l.address, l.connected = in.Address, true
+	if c.active(l.laneRun()) == nil || l.rec.State == gang.LaneClosing || l.rec.State == gang.LaneLost {
 		c.endLane(l, "its gang has been stopped")
 		return
 	}
-	l.connected = true
 	c.act(AdmitLane{l.keeper()})
 	if in.State == KeeperIdle {
 		c.ready(l)

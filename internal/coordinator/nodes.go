@@ -16,6 +16,10 @@ type node struct {
 	view NodeView
 	gone bool
 	told cluster.Spec
+	// noRoomUntil ends the time in which nothing is placed here because Nomad
+	// found no room, as noRoomWhy says.
+	noRoomUntil time.Time
+	noRoomWhy   string
 }
 
 // host is what the processes of a machine say, found by the GPUs it has.
@@ -59,7 +63,7 @@ func (c *Core) listNodes(views []NodeView) {
 		listed[v.ID] = true
 		c.setNode(v)
 	}
-	for _, n := range c.engine.Cluster().Nodes() {
+	for _, n := range slices.Clone(c.engine.Cluster().Nodes()) {
 		if !listed[n.ID] {
 			c.removeNode(n.ID)
 		}
@@ -71,6 +75,10 @@ func (c *Core) setNode(v NodeView) {
 	if n == nil {
 		n = new(node)
 		c.nodes[v.ID] = n
+	}
+	if !n.noRoomUntil.IsZero() && !reflect.DeepEqual(n.view, v) {
+		n.noRoomUntil, n.noRoomWhy = zeroTime, "" // it may be another matter now
+		delete(c.noRoom, v.ID)
 	}
 	n.view, n.gone = v, false
 	if v.Down {
@@ -89,7 +97,46 @@ func (c *Core) removeNode(id string) {
 		n.gone = true
 		c.nodeDown(id)
 		c.tell(n)
+		c.dropNode(id)
 	}
+}
+
+// dropNode forgets a node that is gone from Nomad, once nothing is held there.
+// What its host said is kept while the host is alive: the node may have left
+// gangd's pool only, and come back.
+func (c *Core) dropNode(id string) {
+	n, known := c.nodes[id], c.engine.Cluster().Node(id)
+	if n == nil || !n.gone || known == nil || known.Used() != 0 {
+		return
+	}
+	if err := c.decide(schedule.NodeGone{ID: id}); err != nil {
+		c.fault("forget node %s: %w", id, err)
+		return
+	}
+	delete(c.nodes, id)
+	delete(c.noRoom, id)
+	for u := range n.view.Devices {
+		if h := c.hosts[u]; h != nil && h.silent {
+			delete(c.hosts, u)
+		}
+	}
+}
+
+// noRoomOn keeps a node from taking lanes for a while: Nomad places none
+// there, which may be for what other jobs of its hold.
+func (c *Core) noRoomOn(id, why string) {
+	if n := c.nodes[id]; n != nil {
+		n.noRoomUntil, n.noRoomWhy = c.now.Add(noRoomFor), why
+		c.noRoom[id] = n
+		c.tell(n)
+	}
+}
+
+// roomAgain ends that.
+func (c *Core) roomAgain(n *node) {
+	n.noRoomUntil, n.noRoomWhy = zeroTime, ""
+	delete(c.noRoom, n.view.ID)
+	c.tell(n)
 }
 
 // host finds the host that has one of the GPUs, or makes it.
@@ -243,6 +290,8 @@ func (n *node) unfit(h *host) string {
 		return "unknown: its driver plugin is not connected; see the logs of its Nomad agent"
 	case len(h.gpus) == 0:
 		return "unknown: its device plugin has not told its GPUs"
+	case !n.noRoomUntil.IsZero():
+		return "full: Nomad finds no room for lanes there: " + n.noRoomWhy
 	}
 	return ""
 }

@@ -61,7 +61,12 @@ type Nodes interface {
 	Heard(uuid string) (time.Duration, bool)
 }
 
-// Publisher writes manifests: once for each key.
+// ErrPublished is wrapped where a manifest cannot be published because there is
+// another one at its key.
+var ErrPublished = errors.New("another result is published already")
+
+// Publisher writes manifests: once for each key. The same manifest there
+// already is success; another gives an error that wraps ErrPublished.
 type Publisher interface {
 	Publish(ctx context.Context, key string, manifest Manifest) error
 }

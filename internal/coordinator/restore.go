@@ -94,7 +94,7 @@ func (c *Core) restorePlaced(g *entry) {
 		for _, l := range g.lanes {
 			l.done = true
 		}
-		c.act(g.publish())
+		c.publish(g)
 		c.endLanes(g)
 	case gang.Preempting, gang.Recovering, gang.Stopping:
 		c.endLanes(g)

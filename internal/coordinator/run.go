@@ -197,29 +197,46 @@ func (c *Core) finish(g *entry) {
 		return
 	}
 	c.countRun(g)
-	c.act(g.publish())
+	c.publish(g)
 	for _, l := range g.lanes {
 		c.endLane(l, "its gang has finished")
 	}
 }
 
-func (g *entry) publish() Publish {
+// publish has a finished gang's manifest written, for the first time.
+func (c *Core) publish(g *entry) {
+	g.publishPause, g.publishBy = publishFirst, c.now.Add(publishWithin)
+	c.act(g.manifest())
+}
+
+func (g *entry) manifest() Publish {
 	return Publish{Run: g.run(), Manifest: Manifest{
 		Gang: g.rec.ID, Attempt: g.rec.Attempt, Fence: g.rec.Fence, Artifact: g.rec.Artifact, Thumbnail: g.rec.Thumbnail,
 	}}
 }
+
+// published: a store that cannot be reached costs a finished gang nothing but
+// time. It holds no GPUs meanwhile.
 
 func (c *Core) published(in Published) {
 	g := c.entryOf(in.Run)
 	if g == nil || g.rec.State != gang.Finishing {
 		return
 	}
-	if in.Fault != nil {
+	switch {
+	case in.Fault == nil:
+		g.published = true
+		delete(c.unpublished, g.rec.ID)
+		c.settle(g)
+	case in.Other || !c.now.Before(g.publishBy):
+		delete(c.unpublished, g.rec.ID)
 		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("its result could not be published: %v", in.Fault))
-		return
+	default:
+		g.publishAt = c.now.Add(g.publishPause)
+		g.publishPause = min(2*g.publishPause, publishMost)
+		c.unpublished[g.rec.ID] = g
+		c.note("the result of a gang could not be published; it is tried again", "gang", g.rec.ID, "at", g.publishAt, "error", in.Fault)
 	}
-	g.published = true
-	c.settle(g)
 }
 
 // countRun adds the time since the start to the gang's run time.

@@ -20,6 +20,7 @@ func (c *Core) stop(g *entry, to, target gang.State, why string) {
 		return
 	}
 	g.rec.Target, g.rec.Why = target, clip(why)
+	g.rec.Artifact, g.rec.Thumbnail = nil, nil // an attempt's own, and it is over
 	c.note("an attempt is stopped", "gang", g.rec.ID, "attempt", g.rec.Attempt, "state", to, "why", g.rec.Why)
 	c.countRun(g)
 	g.published = false
@@ -37,7 +38,6 @@ func (c *Core) recover(g *entry, why string, blame *lane) {
 		return
 	}
 	g.rec.Failures++
-	g.rec.Artifact, g.rec.Thumbnail = nil, nil
 	g.guessed = false
 	if blame != nil {
 		g.avoid(blame.rec.Node)
@@ -132,6 +132,9 @@ func (c *Core) endLane(l *lane, why string) {
 			c.touchLane(l)
 		}
 		c.moveLane(l, gang.LaneClosing)
+		if l.closeBy.IsZero() {
+			l.closeBy = c.now.Add(closeWithin)
+		}
 	}
 	switch {
 	case l.connected && c.finishing(l):
@@ -177,6 +180,7 @@ func (c *Core) release(l *lane) {
 		if err := c.decide(schedule.Release{Seat: l.seat()}); err != nil {
 			c.fault("free the GPUs of lane %s: %w", l.rec.ID, err)
 		}
+		c.dropNode(l.rec.Node)
 	}
 	c.forget(l)
 }
@@ -213,11 +217,23 @@ func (c *Core) forget(l *lane) {
 	}
 }
 
-// settle moves a gang on once all its lanes are closed, or lost: a lost one
-// cannot commit or publish anything.
+// abandon: a lane that was told to close has not. Its gang goes on without it;
+// its GPUs are held until the keeper, or Nomad, says that its processes ended.
+func (c *Core) abandon(l *lane) {
+	l.abandoned = true
+	l.rec.Why = clip(fmt.Sprintf("its processes did not end within %s of the order to; look for what they hang in on %s", closeWithin, c.nodeName(l.rec.Node)))
+	c.touchLane(l)
+	c.note("a lane does not close; its GPUs stay held", "lane", l.rec.ID, "gang", l.rec.Gang, "node", c.nodeName(l.rec.Node), "after", closeWithin)
+	if g := c.entryOf(l.laneRun()); g != nil {
+		c.settle(g)
+	}
+}
+
+// settle moves a gang on once all its lanes are closed, lost, or given up on:
+// such a one cannot commit or publish anything.
 func (c *Core) settle(g *entry) {
 	for _, l := range g.lanes {
-		if l.rec.State != gang.LaneClosed && l.rec.State != gang.LaneLost {
+		if l.rec.State != gang.LaneClosed && l.rec.State != gang.LaneLost && !l.abandoned {
 			return
 		}
 	}
@@ -284,6 +300,19 @@ func (c *Core) tick() {
 			}
 		}
 	}
+	for _, id := range sortedIDs(c.unpublished) {
+		if g := c.unpublished[id]; !c.now.Before(g.publishAt) {
+			delete(c.unpublished, id)
+			if g.rec.State == gang.Finishing && !g.published {
+				c.act(g.manifest())
+			}
+		}
+	}
+	for _, id := range sortedIDs(c.noRoom) {
+		if n := c.noRoom[id]; !c.now.Before(n.noRoomUntil) {
+			c.roomAgain(n)
+		}
+	}
 	seen := make(map[gang.ID]bool)
 	for _, l := range c.lanesInOrder() {
 		c.laneDeadlines(l)
@@ -303,7 +332,10 @@ func (c *Core) laneDeadlines(l *lane) {
 	case l.rec.State == gang.LaneClosed:
 		c.release(l)
 	case l.rec.State == gang.LaneOpening && l.waitsForNomad() && c.now.Sub(l.blockedSince) > blockedAfter:
+		c.noRoomOn(l.rec.Node, l.blockedWhy)
 		c.unfit(l, fmt.Sprintf("Nomad finds no room for it on %s: %s", c.nodeName(l.rec.Node), l.blockedWhy))
+	case l.rec.State == gang.LaneClosing && l.connected && !l.abandoned && !c.now.Before(l.closeBy):
+		c.abandon(l)
 	case !l.connected && l.rec.Allocation != "" && !l.awayUntil.IsZero() && c.now.After(l.awayUntil):
 		c.loseLane(l, "its keeper is gone")
 	}
@@ -345,6 +377,9 @@ func (c *Core) notReady(g *entry) {
 			late = append(late, fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node)))
 			g.avoid(l.rec.Node)
 		}
+	}
+	if len(late) == 0 { // all were, and one was told to run and did not answer
+		late = append(late, fmt.Sprintf("member %d on %s does not answer the order to run", blame.rec.Member, c.nodeName(blame.rec.Node)))
 	}
 	c.recover(g, fmt.Sprintf("not all members were ready within %s: %s", c.cfg.ReadyTimeout, strings.Join(late, ", ")), blame)
 }

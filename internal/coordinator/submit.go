@@ -42,6 +42,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 		c.touch(g)
 		g.queued = true
 	}
+	c.cut() // all or none, whatever is decided on them
 	if err := c.decide(together); err != nil {
 		c.fault("queue accepted gangs: %w", err)
 	}

@@ -105,7 +105,7 @@ func (w *writer) do(a Action) {
 		w.call(gang.LaneID(a.Run.Gang), func(ctx context.Context) Input {
 			key := fmt.Sprintf("gangs/%s.json", a.Run.Gang)
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Blobs.Publish(ctx, key, a.Manifest) })
-			return Published{a.Run, err}
+			return Published{a.Run, err, errors.Is(err, ErrPublished)}
 		})
 	case AdmitLane, RefuseLane, StartRun, CancelRun, CloseLane:
 		if !w.loop.cfg.Nodes.Order(a) {
@@ -176,7 +176,7 @@ func retry[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	pause := callPause
 	for try := 1; ; try++ {
 		out, err := f()
-		if err == nil || try == callTries || errors.Is(err, ErrTemplate) || ctx.Err() != nil {
+		if err == nil || try == callTries || errors.Is(err, ErrTemplate) || errors.Is(err, ErrPublished) || ctx.Err() != nil {
 			return out, err
 		}
 		select {

@@ -119,17 +119,25 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// silentSince marks and returns the hosts last heard before then.
+// forgetAfter is how long a silent host is remembered.
+const forgetAfter = 24 * time.Hour
+
+// silentSince marks and returns the hosts last heard before then, by their
+// GPUs, and forgets those that have been silent for long.
 func (s *Server) silentSince(then time.Time) [][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out [][]string
-	for _, h := range s.hosts.byUUID {
-		if !h.silent && h.heard.Before(then) {
+	for u, h := range s.hosts.byUUID {
+		switch {
+		case !h.silent && h.heard.Before(then):
 			h.silent = true
 			out = append(out, slices.Clone(h.uuids))
+		case h.silent && h.heard.Before(then.Add(-forgetAfter)):
+			delete(s.hosts.byUUID, u)
 		}
 	}
+	slices.SortFunc(out, slices.Compare[[]string])
 	return out
 }
 

@@ -1,0 +1,228 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// running submits a gang, waits until it runs, and returns it with its members'
+// keepers.
+func (w *world) running(perLeaf int, spec gang.Spec) (gang.ID, []*simKeeper) {
+	w.t.Helper()
+	id := w.submit(spec)
+	w.until(perLeaf, "running", func() bool { return w.state(id) == gang.Running })
+	var keepers []*simKeeper
+	for _, m := range w.core.gangs[id].rec.Members {
+		keepers = append(keepers, w.keepers[m.Lane])
+	}
+	return id, keepers
+}
+
+// pass steps the core through time, while nobody else says anything.
+func (w *world) pass(d time.Duration) {
+	for range d / time.Second {
+		w.now = w.now.Add(time.Second)
+		w.tell(Tick{})
+	}
+}
+
+// A process in an uninterruptible call outlives any kill. Its gang does not
+// wait for it, and nobody gets its GPUs.
+func TestAGangGoesOnWithoutALaneThatDoesNotClose(t *testing.T) {
+	w := ready(t, 30, 2, 2)
+	id, keepers := w.running(2, simSpec(8, 8))
+	k := keepers[0]
+	delete(w.keepers, k.lane) // it hears the order, and says nothing more
+	w.tell(CancelRequest{ID: id, Reply: 900})
+	w.pass(closeWithin - time.Second)
+	if w.state(id) != gang.Stopping {
+		t.Fatalf("before its time is over it is %s", w.state(id))
+	}
+	w.pass(2 * time.Second)
+	if w.state(id) != gang.Cancelled {
+		t.Fatalf("after %s it is %s", closeWithin, w.state(id))
+	}
+	l := w.core.lanes[k.lane]
+	if l == nil || l.rec.State != gang.LaneClosing || !strings.Contains(l.rec.Why, "did not end within 1m0s") {
+		t.Fatalf("its lane is %+v", l)
+	}
+	node := w.core.engine.Cluster().Node(k.node.id)
+	w.boot(2) // gangd's end does not free them either
+	w.keepers[k.lane] = k
+	k.cut = true
+	w.reconnect(k)
+	w.until(2, "all is heard", func() bool { return w.core.deciding && len(w.mail) == 0 })
+	w.pass(2 * closeWithin)
+	if node = w.core.engine.Cluster().Node(k.node.id); node.Free() != 0 {
+		t.Errorf("GPUs %v of it are free", node.Free().Indexes())
+	}
+	w.tell(KeeperClosed{Keeper: k.id(), Reason: "cancelled"})
+	w.tell(LaneJobChanged{LaneJob{Job: k.job, Lane: k.lane, Allocation: k.alloc, Ended: true, Stopped: true}})
+	if node.Free().Count() != 8 {
+		t.Errorf("once it has ended, GPUs %v are free", node.Free().Indexes())
+	}
+}
+
+func TestAManifestIsWrittenOnceTheStoreIsBack(t *testing.T) {
+	down := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		answer Published
+		for_   time.Duration
+		want   gang.State
+	}{
+		"it is back":                     {Published{}, 0, gang.Succeeded},
+		"it stays away":                  {Published{Fault: down}, publishWithin, gang.Failed},
+		"another result is there by now": {Published{Fault: ErrPublished, Other: true}, 0, gang.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ready(t, 31, 1, 1)
+			id := w.submit(simSpec(8, 8))
+			w.until(1, "finishing", func() bool { return w.state(id) == gang.Finishing })
+			run := w.core.gangs[id].run()
+			w.until(1, "no lane", func() bool {
+				maps.DeleteFunc(w.calls, func(_ string, calls []Action) bool { _, publish := calls[0].(Publish); return publish })
+				return len(w.core.lanes) == 0
+			})
+			w.tell(Published{Run: run, Fault: down})
+			w.pass(time.Second)
+			if len(w.calls) != 1 {
+				t.Fatalf("a second later there are the calls %v", w.calls)
+			}
+			c.answer.Run = run
+			if c.for_ > 0 {
+				w.tell(Published{Run: run, Fault: down})
+				w.now = w.now.Add(c.for_)
+			}
+			w.tell(c.answer)
+			if w.state(id) != c.want {
+				t.Errorf("it is %s: %s", w.state(id), w.core.gangs[id].rec.Why)
+			}
+			if got := w.core.gangs[id].rec.Artifact != nil; got != (c.want == gang.Succeeded) {
+				t.Errorf("it is %s, and its record has an artifact: %t", w.state(id), got)
+			}
+		})
+	}
+}
+
+// What an attempt made is not the next one's.
+func TestAStoppedAttemptLeavesNoArtifact(t *testing.T) {
+	w := ready(t, 32, 2, 2)
+	id, keepers := w.running(2, simSpec(16, 8))
+	w.tell(KeeperResult{Keeper: keepers[0].id(), Run: keepers[0].run, Artifact: &gang.Artifact{Key: "artifacts/first", SHA256: "first"}})
+	w.tell(LaneJobRemoved{keepers[1].lane})
+	if rec := w.core.gangs[id].rec; rec.State != gang.Preempting || rec.Artifact != nil {
+		t.Errorf("it is %s, and has the artifact %v", rec.State, rec.Artifact)
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if got := w.manifest[id]; got.Artifact.SHA256 != string(id) || got.Attempt != 2 {
+		t.Errorf("published is %+v", got)
+	}
+}
+
+func TestAKeeperThatReturnsToAClosedLaneIsRefused(t *testing.T) {
+	w := ready(t, 33, 1, 1)
+	id, keepers := w.running(1, simSpec(8, 8))
+	w.tell(CancelRequest{ID: id, Reply: 900})
+	w.tell(KeeperClosed{Keeper: keepers[0].id(), Reason: "cancelled"})
+	if l := w.core.lanes[keepers[0].lane]; l == nil || l.rec.State != gang.LaneClosed {
+		t.Fatalf("the lane is %+v", l)
+	}
+	out := w.core.Step(w.now, KeeperAdmit{Keeper: keepers[0].id(), Address: "10.0.0.1", State: KeeperIdle})
+	if !slices.ContainsFunc(out.Actions, func(a Action) bool { r, ok := a.(RefuseLane); return ok && r.To == keepers[0].id() }) {
+		t.Errorf("it is answered %v", out.Actions)
+	}
+}
+
+// Nomad may have other work on a node. One gang finds out, the next ones are
+// not sent there after it.
+func TestANodeWithoutRoomIsLeftAlone(t *testing.T) {
+	w := ready(t, 34, 2, 2)
+	first := w.submit(simSpec(8, 8))
+	m := w.core.gangs[first].rec.Members[0]
+	w.tell(LaneBlocked{m.Lane, "memory exhausted"})
+	w.pass(blockedAfter + time.Second)
+	next := w.submit(simSpec(16, 8))
+	if got := w.core.gangs[first].rec; got.Members[0].Node == m.Node {
+		t.Errorf("it is placed on %s again", m.Node)
+	}
+	if w.state(next) != gang.Queued {
+		t.Errorf("the next one is %s", w.state(next))
+	}
+	status := w.core.nodeStatuses()[slices.IndexFunc(w.nodes, func(n *simNode) bool { return n.id == m.Node })]
+	if status.State != "full" || !strings.Contains(status.Why, "memory exhausted") {
+		t.Errorf("the node is %q: %s", status.State, status.Why)
+	}
+	w.until(2, "the first one's success", func() bool { return w.state(first) == gang.Succeeded })
+	w.now = w.now.Add(noRoomFor)
+	w.until(2, "the next one's success", func() bool { return w.state(next) == gang.Succeeded })
+}
+
+func TestANodeThatNomadForgotIsForgotten(t *testing.T) {
+	w := ready(t, 35, 2, 2)
+	id, keepers := w.running(2, simSpec(8, 8))
+	k := keepers[0]
+	w.tell(NodeRemoved{k.node.id})
+	if w.core.engine.Cluster().Node(k.node.id) == nil {
+		t.Fatal("a node is forgotten while a lane is on it")
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded && len(w.core.lanes) == 0 })
+	if n := w.core.engine.Cluster().Node(k.node.id); n != nil || w.core.nodes[k.node.id] != nil {
+		t.Error("it is kept after the lane has closed")
+	}
+	w.tell(SubmitRequest{Specs: []gang.Spec{simSpec(16, 8)}, Random: make([][5]byte, 1), Reply: 900})
+	if err := w.answers[900].Fault; err == nil {
+		t.Error("a gang for two nodes is accepted by a cluster of one")
+	}
+	w.tell(NodeChanged{w.view(slices.Index(w.nodes, k.node), 2)})
+	again := w.submit(simSpec(16, 8))
+	w.until(2, "success on both", func() bool { return w.state(again) == gang.Succeeded })
+}
+
+// A submission is durable whole or not at all, though some of its gangs start
+// in the step that accepts them.
+func TestASubmissionIsOneBatch(t *testing.T) {
+	w := ready(t, 36, 4, 2)
+	in := SubmitRequest{Reply: 1}
+	for i := range MaxSpecs {
+		in.Specs = append(in.Specs, simSpec(1, 1))
+		in.Random = append(in.Random, [5]byte{byte(i)})
+	}
+	out := w.core.Step(w.now, in)
+	created := 0
+	for _, change := range out.Batches[0] {
+		if change.Create {
+			created++
+		}
+	}
+	if created != 2*MaxSpecs || len(out.Batches) < 2 {
+		t.Errorf("the first of %d batches creates %d records, want all %d", len(out.Batches), created, 2*MaxSpecs)
+	}
+}
+
+func TestWhoDoesNotTakeTheOrderToRunIsNamed(t *testing.T) {
+	w := ready(t, 37, 1, 1)
+	id := w.submit(simSpec(8, 8))
+	m := w.core.gangs[id].rec.Members[0]
+	w.tell(KeeperAdmit{Keeper: Keeper{m.Lane, "alloc"}, Address: "10.0.0.1", State: KeeperIdle})
+	w.pass(21 * time.Second)
+	if why := w.core.gangs[id].rec.Why; !strings.Contains(why, "member 0 on client-0 does not answer the order to run") {
+		t.Errorf("why = %q", why)
+	}
+}
+
+func TestASentenceIsCutBetweenLetters(t *testing.T) {
+	for n := range 4 {
+		got := clip(strings.Repeat("x", n) + strings.Repeat("€", maxWhy))
+		if !utf8.ValidString(got) || len(got) > maxWhy+len("…") || len(got) < maxWhy-len("€") {
+			t.Errorf("%d bytes: %s", len(got), fmt.Sprintf("%q", got[len(got)-8:]))
+		}
+	}
+}
