@@ -89,9 +89,10 @@ type lane struct {
 	port      int
 	address   string
 	openedAt  time.Time
-	// awayUntil bounds the wait for its keeper's stream; heldUntil is when a
-	// lost lane's lease has run out; freeBy bounds the wait for Nomad to count a
-	// closed lane's GPUs as free; purgeAt is when to call for a purge again.
+	// awayUntil bounds the wait for its keeper's stream; heldUntil is when the
+	// lease of a lost lane that is not heard has run out; freeBy bounds the wait
+	// for Nomad to count a closed lane's GPUs as free; purgeAt is when to call
+	// for a purge again.
 	awayUntil, heldUntil, freeBy, purgeAt time.Time
 	// closeBy ends the gang's wait for the lane to close; abandoned says that
 	// it has ended, and the lane's processes have not.

@@ -438,7 +438,7 @@ func (w *world) cut(n *simNode) {
 	for _, k := range w.keepersInOrder() {
 		if k.node == n {
 			k.cut = true
-			delete(w.mail, string(k.lane))
+			w.mail[string(k.lane)] = []Input{KeeperGone{k.id()}} // its stream breaks, sooner or later
 		}
 	}
 }
@@ -484,12 +484,24 @@ func TestNothingIsLost(t *testing.T) {
 					w.rejoin(n)
 				}
 			}
-			w.until(2, "all ended", func() bool { return len(w.ended) == len(ids) })
+			for _, k := range w.keepersInOrder() {
+				if w.rng.IntN(2) == 0 {
+					w.wake(k)
+				}
+			}
+			late := w.now.Add(2 * closeWithin) // a gang that wants all nodes waits for the last
+			w.until(2, "all ended", func() bool {
+				if w.now.After(late) {
+					w.wakeAll()
+				}
+				return len(w.ended) == len(ids)
+			})
 			for _, id := range ids {
 				if w.ended[id] != gang.Succeeded {
 					t.Errorf("gang %s %s: %s", id, w.ended[id], w.core.gangs[id].rec.Why)
 				}
 			}
+			w.wakeAll()
 			w.until(2, "nothing left", func() bool { return len(w.jobs) == 0 && len(w.core.lanes) == 0 && len(w.keepers) == 0 })
 			for kind, n := range w.counts {
 				total[kind] += n
@@ -502,7 +514,7 @@ func TestNothingIsLost(t *testing.T) {
 // disturb does one bad thing.
 func (w *world) disturb(i int) {
 	keepers := w.keepersInOrder()
-	switch w.rng.IntN(5) {
+	switch w.rng.IntN(6) {
 	case 0:
 		w.restart(2)
 	case 1: // a rank dies
@@ -534,6 +546,29 @@ func (w *world) disturb(i int) {
 		w.counts["cut"]++
 		w.cut(n)
 		w.post("host "+n.id, HostSilent{n.uuids})
+	case 4: // a process hangs, while its peers see one of their ranks die
+		for _, k := range keepers {
+			if k.state == KeeperBusy && k.steps <= simSteps && !k.cut && !k.hung {
+				w.counts["hung"]++
+				k.hung = true
+				w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, Message: "killed"})
+				return
+			}
+		}
+	}
+}
+
+func (w *world) wakeAll() {
+	for _, k := range w.keepersInOrder() {
+		w.wake(k)
+	}
+}
+
+// wake ends the processes of a keeper that hung.
+func (w *world) wake(k *simKeeper) {
+	if k.hung {
+		k.hung = false
+		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "its last process is gone"})
 	}
 }
 

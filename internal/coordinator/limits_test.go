@@ -226,3 +226,25 @@ func TestASentenceIsCutBetweenLetters(t *testing.T) {
 		}
 	}
 }
+
+// A lane that was given up is heard again, and its processes hang: what is
+// known to run there counts, not that its lease should have ended it.
+func TestALostLaneThatIsHeardAgainHoldsItsGPUs(t *testing.T) {
+	w := ready(t, 38, 2, 2)
+	_, keepers := w.running(2, simSpec(8, 8))
+	k := keepers[0]
+	k.hung = true
+	w.tell(HostSilent{k.node.uuids})
+	w.tell(HostHeard{k.node.uuids})
+	w.tell(KeeperAdmit{Keeper: k.id(), Address: k.address, State: KeeperBusy, Run: k.run})
+	w.pass(2 * (simLease + leaseMargin))
+	node := w.core.engine.Cluster().Node(k.node.id)
+	if node.Free() != 0 {
+		t.Errorf("GPUs %v are free", node.Free().Indexes())
+	}
+	w.tell(KeeperGone{k.id()})
+	w.pass(simLease + leaseMargin)
+	if node.Free().Count() != 8 {
+		t.Errorf("after its stream broke and its lease ran out, GPUs %v are free", node.Free().Indexes())
+	}
+}

@@ -178,6 +178,11 @@ func (c *Core) silence(uuids []string) {
 	}
 }
 
+// silent reports whether nothing is heard from a lane's host.
+func (c *Core) silent(l *lane) bool {
+	return slices.ContainsFunc(l.rec.UUIDs, func(u string) bool { h := c.hosts[u]; return h != nil && h.silent })
+}
+
 // nodeDown: Nomad has given the node up, so nothing of gangd runs there but
 // what its own lease will end, or has ended.
 func (c *Core) nodeDown(id string) {

@@ -23,6 +23,7 @@ func (c *Core) observeKeeper(in Input) {
 		if l := c.lanes[in.Lane]; l != nil && l.connected {
 			l.connected = false
 			l.awayUntil = c.now.Add(keeperAway)
+			l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
 		}
 	case KeeperReady:
 		if l := c.lanes[in.Lane]; l != nil {

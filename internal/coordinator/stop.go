@@ -107,7 +107,6 @@ func (c *Core) loseLane(l *lane, why string) {
 		// beside the next attempt, with a lease that is renewed.
 		c.act(CancelRun{l.keeper(), l.laneRun(), why})
 	}
-	l.connected = false
 	l.rec.Why = clip(why)
 	l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
 	c.touchLane(l)
@@ -326,6 +325,8 @@ func (c *Core) tick() {
 
 func (c *Core) laneDeadlines(l *lane) {
 	switch {
+	case l.rec.State == gang.LaneLost && l.connected && !c.silent(l):
+		// It was cancelled when it was heard again, and says when that is done.
 	case l.rec.State == gang.LaneLost && !c.now.Before(l.heldUntil):
 		l.terminal = true // whatever Nomad says of it, its lease has run out
 		c.closed(l)

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -73,6 +74,8 @@ type simKeeper struct {
 	leaseTo time.Time
 	// cut: its node cannot be reached; it runs on until its lease ends.
 	cut bool
+	// hung: its processes outlive any kill, and do nothing.
+	hung bool
 }
 
 const (
@@ -288,6 +291,9 @@ func (w *world) order(a Action) {
 	case StartRun:
 		w.startRun(k, a)
 	case CancelRun:
+		if k.hung {
+			return
+		}
 		if k.state == KeeperIdle && k.run == a.Run {
 			w.post(string(lane), KeeperRefused{Keeper: k.id(), Run: a.Run, Reason: "it has run that"})
 			return
@@ -297,9 +303,15 @@ func (w *world) order(a Action) {
 		}
 		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: a.Reason})
 	case RefuseLane:
-		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: a.Reason})
+		w.close(k, a.Reason)
 	case CloseLane:
-		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: a.Reason})
+		w.close(k, a.Reason)
+	}
+}
+
+func (w *world) close(k *simKeeper, why string) {
+	if !k.hung {
+		w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: why})
 	}
 }
 
@@ -375,7 +387,7 @@ func (w *world) call(key string) {
 	case PurgeLane:
 		if j := w.jobs[a.Job]; j != nil {
 			delete(w.jobs, a.Job)
-			if k := w.keepers[a.Lane]; k != nil && k.job == a.Job && !k.node.dead && !k.cut {
+			if k := w.keepers[a.Lane]; k != nil && k.job == a.Job && !k.node.dead && !k.cut && !k.hung {
 				w.stopTask(k, "purged")
 			}
 		}
@@ -384,8 +396,15 @@ func (w *world) call(key string) {
 		if was, has := w.manifest[a.Run.Gang]; has && was.Attempt != a.Manifest.Attempt {
 			w.t.Fatalf("gang %s is published by attempts %d and %d\n%s", a.Run.Gang, was.Attempt, a.Manifest.Attempt, w.tail())
 		}
-		w.manifest[a.Run.Gang] = a.Manifest
-		w.post("call "+string(a.Run.Gang), Published{Run: a.Run})
+		var fault error
+		written := true
+		if w.crashy && w.rng.IntN(3) == 0 {
+			fault, written = errors.New("the store does not answer"), w.rng.IntN(2) == 0
+		}
+		if written {
+			w.manifest[a.Run.Gang] = a.Manifest
+		}
+		w.post("call "+string(a.Run.Gang), Published{Run: a.Run, Fault: fault})
 	}
 }
 
@@ -418,6 +437,9 @@ func (w *world) startJob(id string) {
 
 // work lets one keeper go on: load, step with its peers, finish.
 func (w *world) work(k *simKeeper) {
+	if k.hung {
+		return
+	}
 	switch k.state {
 	case KeeperLoading:
 		k.state = KeeperIdle
@@ -476,7 +498,10 @@ func (w *world) check() {
 			continue
 		}
 		for _, u := range l.rec.UUIDs {
-			if user, has := holders[u]; has && user != l.rec.ID {
+			user, has := holders[u]
+			// What hangs longer than its lease, unheard, nobody can know of but
+			// its node, where nothing starts beside it.
+			if has && user != l.rec.ID && !(w.keepers[user].hung && w.now.After(w.keepers[user].leaseTo)) {
 				w.t.Fatalf("GPU %s is placed in lane %s, and lane %s still runs on it\n%s", u, l.rec.ID, user, w.tail())
 			}
 		}
@@ -537,7 +562,7 @@ func (w *world) lapse() {
 		switch {
 		case !k.cut:
 			k.leaseTo = w.now.Add(simLease)
-		case w.now.After(k.leaseTo):
+		case w.now.After(k.leaseTo) && !k.hung:
 			w.endKeeper(k, nil)
 		}
 	}
