@@ -231,9 +231,10 @@ func TestASentenceIsCutBetweenLetters(t *testing.T) {
 // known to run there counts, not that its lease should have ended it.
 func TestALostLaneThatIsHeardAgainHoldsItsGPUs(t *testing.T) {
 	w := ready(t, 38, 2, 2)
-	_, keepers := w.running(2, simSpec(8, 8))
+	id, keepers := w.running(2, simSpec(8, 8))
 	k := keepers[0]
 	k.hung = true
+	w.tell(CancelRequest{ID: id, Reply: 900})
 	w.tell(HostSilent{k.node.uuids})
 	w.tell(HostHeard{k.node.uuids})
 	w.tell(KeeperAdmit{Keeper: k.id(), Address: k.address, State: KeeperBusy, Run: k.run})
