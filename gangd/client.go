@@ -50,6 +50,7 @@ type client struct {
 	address  string
 	token    string
 	patience time.Duration
+	quiet    time.Duration // maxQuiet, but in tests
 	http     *http.Client
 }
 
@@ -78,7 +79,7 @@ func (t *terminal) addressFlag(f *flag.FlagSet) func() (*client, error) {
 		}
 		return &client{
 			address: strings.TrimSuffix(u.String(), "/"), token: t.getenv("GANGD_TOKEN"),
-			patience: t.patience, http: &http.Client{Transport: transport},
+			patience: t.patience, quiet: maxQuiet, http: &http.Client{Transport: transport},
 		}, nil
 	}
 }

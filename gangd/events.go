@@ -21,6 +21,9 @@ const (
 	// maxSilence bounds how long an agent may be out of reach while a gang is
 	// followed: longer than it takes another to lead.
 	maxSilence = time.Minute
+	// maxQuiet bounds how long a stream may bring nothing at all: an agent that
+	// lives sends something every 15 s.
+	maxQuiet   = 45 * time.Second
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 2 * time.Second
 )
@@ -70,6 +73,10 @@ func (c *client) watch(ctx context.Context, id gang.ID, updates chan<- update) {
 	}
 }
 
+// errQuiet ends a stream whose agent may be stopped, or cut off: its connection
+// would stand for ever.
+var errQuiet = errors.New("its agent says nothing any more")
+
 func send(ctx context.Context, updates chan<- update, u update) {
 	select {
 	case updates <- u:
@@ -79,12 +86,21 @@ func send(ctx context.Context, updates chan<- update, u update) {
 
 // stream reads one stream of events; done says that the gang has ended.
 func (c *client) stream(ctx context.Context, id gang.ID, lastEvent *string, updates chan<- update) (done bool, err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	quiet := time.AfterFunc(c.quiet, func() { end(errQuiet) })
+	defer quiet.Stop()
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), errQuiet) {
+			err = errQuiet
+		}
+	}()
 	answer, err := c.open(ctx, "GET", "/v1/gangs/"+url.PathEscape(string(id))+"/events", "", nil, *lastEvent)
 	if err != nil {
 		return false, err
 	}
 	defer answer.Body.Close()
-	return readEvents(answer.Body, func(e event) (bool, error) {
+	return readEvents(listener{answer.Body, func() { quiet.Reset(c.quiet) }}, func(e event) (bool, error) {
 		u := update{id: id}
 		switch e.kind {
 		case api.EventStatus, api.EventDone:
@@ -103,6 +119,21 @@ func (c *client) stream(ctx context.Context, id gang.ID, lastEvent *string, upda
 		send(ctx, updates, u)
 		return e.kind == api.EventDone, nil
 	})
+}
+
+// listener calls said whenever something was read.
+type listener struct {
+	io.Reader
+	said func()
+}
+
+// Read implements io.Reader.
+func (h listener) Read(b []byte) (int, error) {
+	n, err := h.Reader.Read(b)
+	if n > 0 {
+		h.said()
+	}
+	return n, err
 }
 
 // event is a server-sent event.

@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +66,50 @@ func TestBrokenStreamGoesOn(t *testing.T) {
 	code, out, errOut := play(t.Context(), session{args: []string{"submit", "-"}, stdin: seaHCL, address: start(t, w)})
 	if code != exitOK || strings.Count(out, "succeeded") != 1 || w.broken.Load() > 0 {
 		t.Errorf("exit %d:\n%s%s", code, out, errOut)
+	}
+}
+
+// A leader that is deposed ends its streams, and for a moment none leads.
+func TestAGangIsFollowedFromOneLeaderToTheNext(t *testing.T) {
+	w := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
+	w.broken.Store(1)
+	w.leaderless.Store(2)
+	code, out, errOut := play(t.Context(), session{args: []string{"submit", "-"}, stdin: seaHCL, address: start(t, w)})
+	if code != exitOK || strings.Count(out, "succeeded") != 1 || w.leaderless.Load() > 0 || strings.Count(out, "trying again: this agent does not lead") != 1 {
+		t.Errorf("exit %d:\n%s%s", code, out, errOut)
+	}
+}
+
+// A leader that is stopped, or cut off, ends nothing: its streams stand, and
+// bring nothing.
+func TestAStreamThatBringsNothingIsOpenedAgain(t *testing.T) {
+	streams := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if streams++; streams == 1 {
+			fmt.Fprint(w, "id: 1\nevent: status\ndata: {\"state\":\"running\"}\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, "id: 2\nevent: done\ndata: {\"state\":\"succeeded\"}\n\n")
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	updates := make(chan update)
+	go (&client{address: server.URL, quiet: 50 * time.Millisecond, http: server.Client()}).watch(ctx, "sea-00000000", updates)
+	for {
+		select {
+		case u := <-updates:
+			if u.err != nil || u.retrying != nil && !errors.Is(u.retrying, errQuiet) {
+				t.Fatalf("told %v, %v", u.err, u.retrying)
+			}
+			if u.status != nil && u.status.State == gang.Succeeded {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatal("the end of the gang is not heard")
+		}
 	}
 }
 

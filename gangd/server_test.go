@@ -35,9 +35,10 @@ type world struct {
 	// life is what happens to a gang that is submitted, by its name.
 	life   map[string][]gang.Status
 	refuse error
-	// overloaded is how many submissions are told to come again, and broken
-	// how many streams end before their gang does.
-	overloaded, broken atomic.Int32
+	// overloaded is how many submissions are told to come again, broken how many
+	// streams end before their gang does, and leaderless how many are refused for
+	// want of a leader after that.
+	overloaded, broken, leaderless atomic.Int32
 }
 
 func (w *world) Submit(_ context.Context, specs []gang.Spec) ([]gang.Status, error) {
@@ -95,6 +96,9 @@ func (w *world) Ready() error                                        { return ni
 func (w *world) Leader() (string, bool)                              { return "", true }
 
 func (w *world) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error) {
+	if w.broken.Load() == 0 && w.leaderless.Add(-1) >= 0 {
+		return nil, gang.ErrNotLeading
+	}
 	changes := make(chan gang.Status)
 	go func() {
 		defer close(changes)

@@ -87,6 +87,8 @@ func problemOf(err error) *problem {
 		return &problem{status: http.StatusNotFound, code: CodeNotFound, param: "id", message: err.Error()}
 	case errors.Is(err, gang.ErrOverloaded):
 		return &problem{status: http.StatusTooManyRequests, code: CodeOverloaded, message: err.Error(), retryAfter: 1}
+	case errors.Is(err, gang.ErrOutcomeUnknown):
+		return &problem{status: http.StatusBadGateway, code: CodeNotLeading, message: err.Error(), retryAfter: 1}
 	case errors.Is(err, gang.ErrNotLeading):
 		return &problem{status: http.StatusServiceUnavailable, code: CodeNotLeading, message: err.Error(), retryAfter: 1}
 	case errors.Is(err, context.DeadlineExceeded):

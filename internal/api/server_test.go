@@ -75,6 +75,7 @@ func TestErrors(t *testing.T) {
 		{"refused", gang.Refuse("no tier %q", "gold"), 422, CodeRefused, `no tier "gold"`, false},
 		{"overloaded", fmt.Errorf("submit: %w", gang.ErrOverloaded), 429, CodeOverloaded, "too many requests", true},
 		{"not leading", gang.ErrNotLeading, 503, CodeNotLeading, "does not lead", true},
+		{"deposed meanwhile", fmt.Errorf("submit: %w (%w)", gang.ErrOutcomeUnknown, gang.ErrNotLeading), 502, CodeNotLeading, "may have been done", true},
 		{"timeout", fmt.Errorf("write: %w", context.DeadlineExceeded), 504, CodeTimeout, "did not finish within 30s", true},
 		{"any other", errors.New("a secret of the house"), 500, CodeInternal, "its log says why", false},
 	} {

@@ -128,12 +128,11 @@ func (l *Loop) lead(ctx context.Context, held Term) error {
 		l.cfg.Nodes.Lead(false, gang.Fence{})
 		end(nil)
 		workers.Wait()
-		t.replies.abandon(fmt.Errorf("this agent stopped leading before the request was answered: %w", gang.ErrNotLeading))
 	}()
 	l.cfg.Nodes.Lead(true, held.Fence())
 
 	effects := make(chan Effects, maxEffects)
-	workers.Go(func() { end(newWriter(l, t, held).run(effects)) })
+	workers.Go(func() { newWriter(l, t, held).run(effects) })
 	workers.Go(func() {
 		err := l.cfg.Nomad.Watch(termCtx, func(in Input) {
 			select {

@@ -24,7 +24,9 @@ type bench struct {
 	kv      map[string][]byte
 	terms   uint64
 	hold    chan struct{} // commits wait while it is set
-	fail    error         // the next commit's answer
+	deaf    bool          // and do not notice that their term ends
+	fail    error         // the next commit's answer, after so many batches
+	durable int
 	lost    chan struct{} // of the present term
 	calls   []string      // to Nomad, as they end
 	opening chan struct{} // OpenLane waits while it is set
@@ -82,7 +84,10 @@ func (t *benchTerm) Pulse() {
 
 func (t *benchTerm) Commit(ctx context.Context, batches []gang.Batch) (int, error) {
 	t.mu.Lock()
-	hold, fail := t.hold, t.fail
+	hold, fail, durable := t.hold, t.fail, t.durable
+	if t.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
 	t.fail = nil
 	t.mu.Unlock()
 	if hold != nil {
@@ -93,7 +98,7 @@ func (t *benchTerm) Commit(ctx context.Context, batches []gang.Batch) (int, erro
 		}
 	}
 	if fail != nil {
-		return 0, fail
+		batches = batches[:durable]
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +111,7 @@ func (t *benchTerm) Commit(ctx context.Context, batches []gang.Batch) (int, erro
 			}
 		}
 	}
-	return len(batches), nil
+	return len(batches), fail
 }
 
 func (b *bench) CheckTemplate(_ context.Context, name string) error {

@@ -75,7 +75,9 @@ func (l *Loop) request(ctx context.Context, in func(reply int) Input) ([]gang.St
 	case <-t.ctx.Done():
 		return nil, gang.ErrNotLeading
 	}
-	value, err := await(ctx, answer)
+	// When the term ends, what is asked may be on its way to Consul. The writer
+	// knows what became of it, and abandons whoever it cannot answer.
+	value, err := await(ctx, nil, answer)
 	if err != nil {
 		return nil, err
 	}
@@ -102,24 +104,35 @@ func ask[T any](ctx context.Context, l *Loop, read func(*Core) T) (T, error) {
 	case <-t.ctx.Done():
 		return zero, gang.ErrNotLeading
 	}
-	value, err := await(ctx, answer)
+	value, err := await(ctx, t.ctx.Done(), answer)
 	if err != nil {
 		return zero, err
 	}
 	return value.(T), nil
 }
 
-func await(ctx context.Context, answer <-chan any) (any, error) {
+// await takes an answer; it ends with ctx, or, with gang.ErrNotLeading, with the
+// term.
+func await(ctx context.Context, ended <-chan struct{}, answer <-chan any) (any, error) {
 	select {
 	case value := <-answer:
 		if err, failed := value.(error); failed {
 			return nil, err
 		}
 		return value, nil
+	case <-ended:
+		return nil, errTermEnded
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
+
+// What those are told who wait for an answer at the end of a term: what they
+// asked for was not done, or may have been.
+var (
+	errTermEnded = fmt.Errorf("this agent stopped leading before the request was answered: %w", gang.ErrNotLeading)
+	errUndecided = fmt.Errorf("this agent stopped leading while the request was written; %w (%w)", gang.ErrOutcomeUnknown, gang.ErrNotLeading)
+)
 
 // Gang returns one gang, with its specification.
 func (l *Loop) Gang(ctx context.Context, id gang.ID) (gang.Status, error) {
@@ -177,8 +190,12 @@ func (l *Loop) Leading() bool { return l.leading() != nil }
 
 // Watch sends a gang's status now and whenever it changes, the latest where
 // the reader is slow, and closes the channel after a terminal one, or when ctx
-// or the leadership ends.
+// or the term ends: who leads next knows how the gang goes on.
 func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error) {
+	t := l.leading()
+	if t == nil {
+		return nil, gang.ErrNotLeading
+	}
 	poked, forget, err := l.watchers.add(id)
 	if err != nil {
 		return nil, err
@@ -197,6 +214,8 @@ func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error
 			case out <- s:
 			case <-ctx.Done():
 				return
+			case <-t.ctx.Done():
+				return
 			}
 			if s.State.Terminal() {
 				return
@@ -204,6 +223,8 @@ func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error
 			select {
 			case <-poked:
 			case <-ctx.Done():
+				return
+			case <-t.ctx.Done():
 				return
 			}
 			next, err := l.Gang(ctx, id)

@@ -38,14 +38,25 @@ func newWriter(l *Loop, t *term, held Term) *writer {
 	return &writer{loop: l, term: t, held: held, slots: make(chan struct{}, maxCalls), last: make(map[gang.LaneID]chan struct{})}
 }
 
-// run returns why it ended: an error of Commit, or the end of the term.
-func (w *writer) run(effects <-chan Effects) error {
-	defer w.calls.Wait()
+// run writes until the term ends, or Commit fails, which ends it. From then on
+// nobody is answered; calls under way may take until they notice.
+func (w *writer) run(effects <-chan Effects) {
+	w.term.end(w.writeAll(effects))
+	w.term.replies.abandon(errTermEnded)
+	w.calls.Wait()
+}
+
+func (w *writer) writeAll(effects <-chan Effects) error {
 	for {
 		select {
 		case first := <-effects:
-			if err := w.write(gather(first, effects)); err != nil {
-				w.term.end(err)
+			group := gather(first, effects)
+			// Once the term has ended the loop drops effects. What came after one
+			// of them must not be written without it.
+			if w.term.ctx.Err() != nil {
+				return context.Cause(w.term.ctx)
+			}
+			if err := w.write(group); err != nil {
 				return err
 			}
 		case <-w.term.ctx.Done():
@@ -75,7 +86,9 @@ func (w *writer) write(group []Effects) error {
 	}
 	if len(batches) > 0 {
 		began := time.Now()
-		if _, err := w.held.Commit(w.term.ctx, batches); err != nil {
+		committed, err := w.held.Commit(w.term.ctx, batches)
+		if err != nil {
+			w.answer(group, committed)
 			return fmt.Errorf("write %d batches to Consul: %w", len(batches), err)
 		}
 		w.loop.cfg.Metrics.committed(len(batches), time.Since(began))
@@ -86,6 +99,29 @@ func (w *writer) write(group []Effects) error {
 		}
 	}
 	return nil
+}
+
+// answer tells those who wait for a group whose commit failed what is known. What
+// the first committed batches made is durable, and answered as ever. What came
+// after them may be durable or not, where it was to be written at all.
+func (w *writer) answer(group []Effects, committed int) {
+	for _, e := range group {
+		committed -= len(e.Batches)
+		for _, a := range e.Actions {
+			switch a := a.(type) {
+			case Answer:
+				if committed >= 0 {
+					w.term.replies.give(a.Reply, a)
+				} else if len(e.Batches) > 0 {
+					w.term.replies.give(a.Reply, errUndecided)
+				}
+			case delivery:
+				if committed >= 0 {
+					w.term.replies.give(a.reply, a.value)
+				}
+			}
+		}
+	}
 }
 
 func (w *writer) do(a Action) {

@@ -62,6 +62,10 @@ var ErrNotFound = errors.New("no such gang")
 // leads, or none does.
 var ErrNotLeading = errors.New("this agent does not lead")
 
+// ErrOutcomeUnknown is wrapped where a request was under way when this agent
+// stopped leading: it may have been done, so that to repeat it is not safe.
+var ErrOutcomeUnknown = errors.New("it may have been done: look before you repeat it")
+
 // ErrOverloaded is wrapped where a queue is full; the caller should try again
 // after a moment.
 var ErrOverloaded = errors.New("too many requests wait already")
