@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +18,12 @@ const (
 	// writer.
 	maxInputs  = 4096
 	maxEffects = 1024
+	// Between two terms an agent rests, so that what ends each at once, as a store
+	// that refuses all writes, is not tried without a pause. The rest doubles,
+	// unless a term was long, or ended as terms do: the lock went to another.
+	restFirst = 100 * time.Millisecond
+	restMost  = 5 * time.Second
+	longTerm  = time.Minute
 )
 
 // LoopConfig is what a loop needs.
@@ -74,19 +79,29 @@ type query struct {
 
 // Run campaigns and leads until ctx ends; it then hands over.
 func (l *Loop) Run(ctx context.Context) error {
+	rest := restFirst
 	for ctx.Err() == nil {
 		held, err := l.cfg.Store.Campaign(ctx)
 		if err != nil {
 			return fmt.Errorf("campaign for leadership: %w", err)
 		}
 		l.cfg.Log.Info("leading", "fence", held.Fence())
-		err = l.lead(ctx, held)
-		l.cfg.Log.Warn("no longer leading", "reason", err)
+		began := time.Now()
+		reason := l.lead(ctx, held)
+		if isClosed(held.Lost()) || time.Since(began) >= longTerm {
+			rest = restFirst // it ended as terms do
+		}
+		l.cfg.Log.Warn("no longer leading", "reason", reason, "rest", rest)
 		resign, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		if err := held.Resign(resign); err != nil {
 			l.cfg.Log.Debug("the lock was not given back; it will expire", "error", err)
 		}
 		cancel()
+		select {
+		case <-time.After(rest):
+			rest = min(2*rest, restMost)
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }
@@ -95,10 +110,14 @@ func (l *Loop) Run(ctx context.Context) error {
 // loop is behind.
 func (l *Loop) Observe(in Input) {
 	if t := l.leading(); t != nil {
-		select {
-		case t.inputs <- in:
-		case <-t.ctx.Done():
-		}
+		t.observe(in)
+	}
+}
+
+func (t *term) observe(in Input) {
+	select {
+	case t.inputs <- in:
+	case <-t.ctx.Done():
 	}
 }
 
@@ -113,7 +132,7 @@ func (l *Loop) lead(ctx context.Context, held Term) error {
 	termCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	t := &term{ctx: termCtx, end: end, inputs: make(chan Input, maxInputs), queries: make(chan query, maxInputs), replies: newReplies(l.cfg.MaxRequests)}
-	restored, err := l.load(termCtx, held)
+	found, err := l.load(termCtx, held)
 	if err != nil {
 		return err
 	}
@@ -134,22 +153,16 @@ func (l *Loop) lead(ctx context.Context, held Term) error {
 	effects := make(chan Effects, maxEffects)
 	workers.Go(func() { newWriter(l, t, held).run(effects) })
 	workers.Go(func() {
-		err := l.cfg.Nomad.Watch(termCtx, func(in Input) {
-			select {
-			case t.inputs <- in:
-			case <-termCtx.Done():
-			}
-		})
-		if err != nil && termCtx.Err() == nil {
+		if err := l.cfg.Nomad.Watch(termCtx, t.observe); err != nil && termCtx.Err() == nil {
 			end(fmt.Errorf("watch Nomad: %w", err))
 		}
 	})
-	l.turn(t, held, restored, effects)
+	l.turn(t, held, found, effects)
 	return context.Cause(termCtx)
 }
 
 // turn is the loop itself.
-func (l *Loop) turn(t *term, held Term, restored Restored, effects chan<- Effects) {
+func (l *Loop) turn(t *term, held Term, found inheritance, effects chan<- Effects) {
 	cfg := l.cfg.Core
 	cfg.Fence = held.Fence()
 	core := NewCore(cfg)
@@ -157,15 +170,12 @@ func (l *Loop) turn(t *term, held Term, restored Restored, effects chan<- Effect
 		began := time.Now()
 		out := core.Step(began, in)
 		l.cfg.Metrics.stepped(in, time.Since(began))
-		if len(out.Batches)+len(out.Actions) == 0 {
-			return // a slow commit is not made slower by ticks
-		}
-		select {
-		case effects <- out:
-		case <-t.ctx.Done():
+		if len(out.Batches)+len(out.Actions) > 0 { // a slow commit is not made slower by ticks
+			hand(t, held, effects, out)
 		}
 	}
-	step(restored)
+	hand(t, held, effects, Effects{Batches: pack(found.repairs)})
+	step(found.Restored)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -174,10 +184,7 @@ func (l *Loop) turn(t *term, held Term, restored Restored, effects chan<- Effect
 		case in := <-t.inputs:
 			step(in)
 		case q := <-t.queries:
-			select {
-			case effects <- Effects{Actions: []Action{delivery{q.reply, q.read(core)}}}:
-			case <-t.ctx.Done():
-			}
+			hand(t, held, effects, Effects{Actions: []Action{delivery{q.reply, q.read(core)}}})
 		case <-tick.C:
 			step(Tick{})
 			l.cfg.Metrics.observe(core)
@@ -190,61 +197,37 @@ func (l *Loop) turn(t *term, held Term, restored Restored, effects chan<- Effect
 	}
 }
 
-// load reads what the last term left, and keeps the lock meanwhile.
-func (l *Loop) load(ctx context.Context, held Term) (Restored, error) {
-	type result struct {
-		restored Restored
-		err      error
+// hand gives effects to the writer. While that is behind, as when Consul elects a
+// leader of its own, the loop is not stuck, and says so: how long the writer may
+// take for a commit is bounded by the store.
+func hand(t *term, held Term, effects chan<- Effects, out Effects) {
+	select {
+	case effects <- out:
+		return
+	default:
 	}
-	done := make(chan result, 1)
-	go func() {
-		restored, err := l.read(ctx)
-		done <- result{restored, err}
-	}()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case r := <-done:
-			return r.restored, r.err
+		case effects <- out:
+			return
 		case <-tick.C:
 			held.Pulse()
 		case <-held.Lost():
-			return Restored{}, errors.New("the lock in Consul was lost while the records were read")
-		case <-ctx.Done():
-			return Restored{}, ctx.Err()
+			t.end(errors.New("the lock in Consul is lost"))
+			return
+		case <-t.ctx.Done():
+			return
 		}
 	}
 }
 
-func (l *Loop) read(ctx context.Context) (Restored, error) {
-	out := Restored{Specs: make(map[gang.ID]*gang.Spec)}
-	for prefix, take := range map[string]func(KV) error{
-		"gangs/": func(kv KV) error {
-			r, err := gang.DecodeRecord(kv.Key, kv.Value)
-			out.Gangs = append(out.Gangs, r)
-			return err
-		},
-		"specs/": func(kv KV) error {
-			s, err := gang.DecodeSpec(kv.Key, kv.Value)
-			out.Specs[gang.ID(strings.TrimPrefix(kv.Key, "specs/"))] = s
-			return err
-		},
-		"lanes/": func(kv KV) error {
-			r, err := gang.DecodeLane(kv.Key, kv.Value)
-			out.Lanes = append(out.Lanes, r)
-			return err
-		},
-	} {
-		kvs, err := l.cfg.Store.Load(ctx, prefix)
-		if err != nil {
-			return out, fmt.Errorf("take over: %w", err)
-		}
-		for _, kv := range kvs {
-			if err := take(kv); err != nil {
-				return out, fmt.Errorf("take over: %w", err)
-			}
-		}
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
-	return out, nil
 }

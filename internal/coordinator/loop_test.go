@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type bench struct {
 	opening chan struct{} // OpenLane waits while it is set
 	orders  []Action
 	pulses  int
+	away    error        // Watch's answer, at once
+	log     bytes.Buffer // what is logged as an error
 }
 
 func newBench() *bench {
@@ -41,7 +44,7 @@ func newBench() *bench {
 			Levels: []string{"leaf"}, Tiers: []Tier{{"production", 200}},
 			ReadyTimeout: time.Minute, Lease: 15 * time.Second, MaxQueue: 100, MaxFinished: 100,
 		},
-		Store: b, Nomad: b, Nodes: b, Blobs: b, Log: hclog.NewNullLogger(),
+		Store: b, Nomad: b, Nodes: b, Blobs: b, Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: &b.log}),
 	})
 	return b
 }
@@ -143,6 +146,12 @@ func (b *bench) PurgeLane(_ context.Context, job string) error {
 
 // Watch shows one node with 8 GPUs.
 func (b *bench) Watch(ctx context.Context, observe func(Input)) error {
+	b.mu.Lock()
+	away := b.away
+	b.mu.Unlock()
+	if away != nil {
+		return away
+	}
 	v := NodeView{ID: "node-0", Name: "n", Ready: true, Eligible: true, Domains: []string{"l0"}, Devices: make(map[string]GPUView)}
 	var gpus []GPUView
 	var uuids []string
@@ -302,6 +311,58 @@ func TestALostLockEndsTheTerm(t *testing.T) {
 		b.decidesAgain(t, ctx)
 		if b.terms != 2 {
 			t.Errorf("%d terms", b.terms)
+		}
+	})
+}
+
+func (b *bench) campaigns() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.terms
+}
+
+// What ends every term at once, as Nomad's absence, must not make the agent
+// spin.
+func TestTermsThatEndAtOnceAreFollowedByARest(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		within := func(d time.Duration) uint64 { // virtual
+			before := b.campaigns()
+			time.Sleep(d)
+			synctest.Wait()
+			return b.campaigns() - before
+		}
+		b.set(func() { b.away = errors.New("no servers") })
+		b.loses()
+		if n := within(time.Minute); n < 10 || n > 20 {
+			t.Errorf("%d terms in a minute, want 6, and then one in 5 s", n)
+		}
+		b.set(func() { b.away = nil })
+		within(2 * longTerm)
+		for range 5 { // the lock may go to and fro
+			b.loses()
+			if n := within(2 * restFirst); n != 1 {
+				t.Fatalf("%d terms soon after the lock was lost", n)
+			}
+		}
+		b.set(func() { b.away = errors.New("no servers") })
+		b.loses()
+		within(time.Minute)
+	})
+}
+
+func TestTheRestBetweenTermsEndsWithTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newBench()
+		b.away = errors.New("no servers")
+		done := make(chan error, 1)
+		go func() { done <- b.loop.Run(ctx) }()
+		time.Sleep(time.Minute) // virtual: the rests are long by now
+		synctest.Wait()
+		at := time.Now()
+		cancel()
+		if err := <-done; err != nil || time.Since(at) > 0 {
+			t.Errorf("Run ends after %s: %v", time.Since(at), err)
 		}
 	})
 }

@@ -122,26 +122,14 @@ func (w *world) boot(perLeaf int) {
 		Levels: []string{"leaf"}, Tiers: []Tier{{"interactive", 300}, {"production", 200}, {"background", 100}},
 		Fence: gang.Fence{Epoch: 1, Index: w.fence}, ReadyTimeout: 20 * time.Second, Lease: simLease, MaxQueue: 1000, MaxFinished: 1000,
 	})
-	restored := Restored{Specs: make(map[gang.ID]*gang.Spec)}
+	var records []KV
 	for _, key := range slices.Sorted(maps.Keys(w.kv)) {
-		value := w.kv[key]
-		kind, rest, _ := strings.Cut(key, "/")
-		switch kind {
-		case "gangs":
-			r, err := gang.DecodeRecord(key, value)
-			w.must(err)
-			restored.Gangs = append(restored.Gangs, r)
-		case "specs":
-			s, err := gang.DecodeSpec(key, value)
-			w.must(err)
-			restored.Specs[gang.ID(rest)] = s
-		case "lanes":
-			l, err := gang.DecodeLane(key, value)
-			w.must(err)
-			restored.Lanes = append(restored.Lanes, l)
-		}
+		records = append(records, KV{key, w.kv[key]})
 	}
-	w.tell(restored)
+	found, err := inherit(records)
+	w.must(err)
+	w.commit(found.repairs)
+	w.tell(found.Restored)
 	var views []NodeView
 	for i := range w.nodes {
 		views = append(views, w.view(i, perLeaf))
@@ -319,7 +307,7 @@ func (w *world) close(k *simKeeper, why string) {
 // allocation, in a lane that is to live.
 func (w *world) checkAdmission(k *simKeeper) {
 	value := w.kv[gang.LaneKey(k.node.id, k.lane)]
-	l, err := gang.DecodeLane(string(k.lane), value)
+	l, err := gang.DecodeLane(gang.LaneKey(k.node.id, k.lane), value)
 	if err != nil || l.Allocation != k.alloc || l.State == gang.LaneClosing || l.State == gang.LaneClosed {
 		w.t.Fatalf("lane %s admits the allocation %s, and its record is %s\n%s", k.lane, k.alloc, value, w.tail())
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +13,10 @@ import (
 // SchemaVersion is written into every record; a record of a later one is
 // refused, so that an old gangd does not misread what a newer one wrote.
 const SchemaVersion = 1
+
+// ErrLaterSchema is wrapped where a record is of a later schema than this gangd
+// knows. It is whole, and a later gangd needs it.
+var ErrLaterSchema = errors.New("a later gangd wrote it: run that one")
 
 // ID names a gang: its user's name for it, a dash, and eight random
 // characters, e.g. "sea-k3v9qd2m".
@@ -167,7 +172,8 @@ func SpecKey(id ID) string { return "specs/" + string(id) }
 // LaneKey is where a lane's record lies.
 func LaneKey(node string, id LaneID) string { return "lanes/" + node + "/" + string(id) }
 
-// DecodeRecord reads a gang's record.
+// DecodeRecord reads a gang's record. Its error, as that of the other two, wraps
+// ErrLaterSchema where that is the reason; else the record is damaged.
 func DecodeRecord(key string, value []byte) (*Record, error) {
 	r := new(Record)
 	return r, decode(key, value, r)
@@ -186,18 +192,77 @@ func DecodeSpec(key string, value []byte) (*Spec, error) {
 }
 
 // decode reads the version first: a later schema may have other types.
-func decode(key string, value []byte, into any) error {
+func decode(key string, value []byte, into interface{ damage(key string) error }) error {
 	var head struct {
 		Version int `json:"v"`
 	}
 	if err := json.Unmarshal(value, &head); err != nil {
 		return fmt.Errorf("read record %s: %w", key, err)
 	}
-	if head.Version != SchemaVersion {
-		return fmt.Errorf("read record %s: its schema version is %d, this gangd knows %d: run the gangd that wrote it", key, head.Version, SchemaVersion)
+	if head.Version > SchemaVersion {
+		return fmt.Errorf("read record %s: its schema version is %d, this gangd knows %d: %w", key, head.Version, SchemaVersion, ErrLaterSchema)
+	}
+	if head.Version < SchemaVersion {
+		return fmt.Errorf("read record %s: its schema version is %d, there was none before 1", key, head.Version)
 	}
 	if err := json.Unmarshal(value, into); err != nil {
 		return fmt.Errorf("read record %s: %w", key, err)
+	}
+	if err := into.damage(key); err != nil {
+		return fmt.Errorf("read record %s: %w", key, err)
+	}
+	return nil
+}
+
+// damage finds what would mislead those who take a record for whole: that it
+// lies under another's key, or lacks what no record lacks.
+func (r *Record) damage(key string) error {
+	switch {
+	case RecordKey(r.ID) != key:
+		return fmt.Errorf("it is of gang %q", r.ID)
+	case !transitions.has(r.State):
+		return fmt.Errorf("%q is no state of a gang", r.State)
+	case r.GPUs < 1 || r.GPUs > MaxGPUs:
+		return fmt.Errorf("a gang of %d GPUs cannot be", r.GPUs)
+	case (r.State == Launching || r.State == Running) && len(r.Members) == 0:
+		return fmt.Errorf("it is %s, and has no members", r.State)
+	}
+	for i, m := range r.Members {
+		if err := indexes(m.GPUs); err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (l *Lane) damage(key string) error {
+	switch {
+	case LaneKey(l.Node, l.ID) != key:
+		return fmt.Errorf("it is of lane %q of node %q", l.ID, l.Node)
+	case !laneTransitions.has(l.State):
+		return fmt.Errorf("%q is no state of a lane", l.State)
+	}
+	return indexes(l.GPUs)
+}
+
+func (s *Spec) damage(string) error {
+	if s.GPUs < 1 || s.GPUs > MaxGPUs || s.Template == "" {
+		return fmt.Errorf("%d GPUs of template %q cannot be", s.GPUs, s.Template)
+	}
+	return nil
+}
+
+// maxGPUIndex is what cluster.Mask can hold.
+const maxGPUIndex = 63
+
+func indexes(gpus []int) error {
+	if len(gpus) == 0 {
+		return errors.New("it has no GPUs")
+	}
+	for _, i := range gpus {
+		if i < 0 || i > maxGPUIndex {
+			return fmt.Errorf("a GPU has the index %d", i)
+		}
 	}
 	return nil
 }

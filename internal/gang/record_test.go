@@ -2,6 +2,7 @@ package gang
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -96,9 +97,42 @@ func TestUnreadableRecordsAreRefused(t *testing.T) {
 			{"that is empty", ``, "unexpected end"},
 		} {
 			err := read("some/key", []byte(c.value))
+			if later := strings.Contains(c.name, "later"); errors.Is(err, ErrLaterSchema) != later {
+				t.Errorf("%s %s: of a later schema: %t, want %t", kind, c.name, !later, later)
+			}
 			if err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), "some/key") {
 				t.Errorf("%s %s: %v, want an error with the key and %q", kind, c.name, err, c.words)
 			}
+		}
+	}
+}
+
+// What can be read may mislead all the same.
+func TestDamagedRecordsAreRefused(t *testing.T) {
+	for _, c := range []struct{ key, value, words string }{
+		{"gangs/a-1", `{"v":1,"id":"b-1","state":"queued","gpus":8}`, `of gang "b-1"`},
+		{"gangs/a-1", `{"v":1,"id":"a-1","state":"asleep","gpus":8}`, `"asleep"`},
+		{"gangs/a-1", `{"v":1,"id":"a-1","state":"queued"}`, "0 GPUs"},
+		{"gangs/a-1", `{"v":1,"id":"a-1","state":"running","gpus":8}`, "no members"},
+		{"gangs/a-1", `{"v":1,"id":"a-1","state":"stopping","gpus":8,"members":[{"gpus":[64]}]}`, "index 64"},
+		{"lanes/n/l", `{"v":1,"id":"l","node":"m","state":"idle","gpus":[0]}`, `node "m"`},
+		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"","gpus":[0]}`, "no state"},
+		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"idle"}`, "no GPUs"},
+		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"idle","gpus":[-1]}`, "index -1"},
+		{"specs/a-1", `{"v":1,"template":"t"}`, "0 GPUs"},
+		{"specs/a-1", `{"v":1,"gpus":8}`, `template ""`},
+	} {
+		var err error
+		switch kind, _, _ := strings.Cut(c.key, "/"); kind {
+		case "gangs":
+			_, err = DecodeRecord(c.key, []byte(c.value))
+		case "lanes":
+			_, err = DecodeLane(c.key, []byte(c.value))
+		default:
+			_, err = DecodeSpec(c.key, []byte(c.value))
+		}
+		if err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), c.key) || errors.Is(err, ErrLaterSchema) {
+			t.Errorf("%s: %v, want an error with the key and %q", c.value, err, c.words)
 		}
 	}
 }

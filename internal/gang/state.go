@@ -113,6 +113,10 @@ func (t Table[S]) Next(from, to S) (S, error) {
 	return from, fmt.Errorf("%w: %q is no known state", ErrIllegalTransition, string(from))
 }
 
+func (t Table[S]) has(state S) bool {
+	return slices.ContainsFunc(t, func(row Row[S]) bool { return row.From == state })
+}
+
 // Transitions returns the table of a gang's life, for charts and tests.
 func Transitions() Table[State] { return transitions }
 
