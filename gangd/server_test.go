@@ -90,7 +90,18 @@ func (w *world) Cancel(_ context.Context, id gang.ID) (gang.Status, error) {
 	return next, nil
 }
 
-func (w *world) Gangs(context.Context) ([]gang.Status, error)        { return w.gangs, nil }
+func (w *world) Gangs(_ context.Context, want gang.Selection) (list []gang.Status, total int, err error) {
+	for _, g := range w.gangs {
+		if !want.Takes(&g.Record) {
+			continue
+		}
+		if total++; len(list) < want.Limit {
+			list = append(list, g)
+		}
+	}
+	return list, total, nil
+}
+
 func (w *world) Nodes(context.Context) ([]cluster.NodeStatus, error) { return w.nodes, nil }
 func (w *world) Ready() error                                        { return nil }
 func (w *world) Leader() (string, bool)                              { return "", true }

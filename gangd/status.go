@@ -64,7 +64,7 @@ func (t *terminal) listGangs(ctx context.Context, c *client, asJSON bool) error 
 	}
 	fmt.Fprintln(t.out, table(rows))
 	if n := list.Total - len(list.Gangs); n > 0 {
-		fmt.Fprintf(t.out, "\n%d more are not shown; the API lists them with ?limit=\n", n)
+		fmt.Fprintf(t.out, "\n%d more are not shown; the API narrows the list with ?state=, ?tenant= and ?prefix=, and lengthens it with ?limit=\n", n)
 	}
 	return nil
 }

@@ -19,16 +19,18 @@ import (
 )
 
 // DefaultListLimit is how many gangs a list holds where ?limit= says nothing;
-// MaxListLimit is the most that it may say.
+// MaxListLimit is the most that it may say: so many the leader's loop, which
+// makes the list, can spare the time for.
 const (
 	DefaultListLimit = 1000
-	MaxListLimit     = 100_000
+	MaxListLimit     = 10_000
 )
 
 // Gangs is the answer to a submission, and a list of gangs.
 type Gangs struct {
 	Gangs []gang.Status `json:"gangs"`
-	// Total counts those that matched, also beyond the limit.
+	// Total counts those that matched. Where there are more of them than Gangs
+	// has, the list was cut at the limit.
 	Total int `json:"total"`
 }
 
@@ -95,46 +97,36 @@ func (s *Server) readGangs(r *http.Request) ([]gang.Spec, error) {
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	keep, limit, err := listFilter(r.URL.Query())
+	want, err := selection(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	all, err := s.scheduler.Gangs(r.Context())
+	gangs, total, err := s.scheduler.Gangs(r.Context(), want)
 	if err != nil {
 		return err
 	}
-	out := Gangs{Gangs: []gang.Status{}}
-	for _, g := range all {
-		if !keep(g) {
-			continue
-		}
-		if out.Total++; len(out.Gangs) < limit {
-			out.Gangs = append(out.Gangs, g)
-		}
-	}
-	writeJSON(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, Gangs{Gangs: gangs, Total: total})
 	return nil
 }
 
-func listFilter(q url.Values) (keep func(gang.Status) bool, limit int, err error) {
+func selection(q url.Values) (gang.Selection, error) {
 	for name := range q {
 		if !slices.Contains([]string{"state", "tenant", "prefix", "limit"}, name) {
-			return nil, 0, invalid(name, "%q is no filter: use state, tenant, prefix or limit", name)
+			return gang.Selection{}, invalid(name, "%q is no filter: use state, tenant, prefix or limit", name)
 		}
 	}
-	state, tenant, prefix := gang.State(q.Get("state")), q.Get("tenant"), q.Get("prefix")
-	if state != "" && !slices.ContainsFunc(gang.Transitions(), func(row gang.Row[gang.State]) bool { return row.From == state }) {
-		return nil, 0, invalid("state", "%q is no state of a gang", state)
+	want := gang.Selection{State: gang.State(q.Get("state")), Tenant: q.Get("tenant"), Prefix: q.Get("prefix"), Limit: DefaultListLimit}
+	if want.State != "" && !slices.ContainsFunc(gang.Transitions(), func(row gang.Row[gang.State]) bool { return row.From == want.State }) {
+		return gang.Selection{}, invalid("state", "%q is no state of a gang", want.State)
 	}
-	limit = DefaultListLimit
 	if text := q.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > MaxListLimit {
-			return nil, 0, invalid("limit", "%q is no number between 1 and %d", text, MaxListLimit)
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > MaxListLimit {
+			return gang.Selection{}, invalid("limit", "%q is no number between 1 and %d", text, MaxListLimit)
 		}
+		want.Limit = limit
 	}
-	return func(g gang.Status) bool {
-		return (state == "" || g.State == state) && (tenant == "" || g.Tenant == tenant) && strings.HasPrefix(string(g.ID), prefix)
-	}, limit, nil
+	return want, nil
 }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request) error {

@@ -77,7 +77,18 @@ func (s *scheduler) Cancel(_ context.Context, id gang.ID) (gang.Status, error) {
 	return gang.Status{}, gang.ErrNotFound
 }
 
-func (s *scheduler) Gangs(context.Context) ([]gang.Status, error) { return s.gangs, s.fail }
+func (s *scheduler) Gangs(_ context.Context, want gang.Selection) (list []gang.Status, total int, err error) {
+	list = []gang.Status{}
+	for _, g := range s.gangs {
+		if !want.Takes(&g.Record) {
+			continue
+		}
+		if total++; len(list) < want.Limit {
+			list = append(list, g)
+		}
+	}
+	return list, total, s.fail
+}
 
 func (s *scheduler) Nodes(context.Context) ([]cluster.NodeStatus, error) { return s.nodes, s.fail }
 

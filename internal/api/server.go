@@ -45,8 +45,9 @@ type Scheduler interface {
 	Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, error)
 	Cancel(ctx context.Context, id gang.ID) (gang.Status, error)
 	Gang(ctx context.Context, id gang.ID) (gang.Status, error)
-	// Gangs lists in queue order, live ones first, without specifications.
-	Gangs(ctx context.Context) ([]gang.Status, error)
+	// Gangs lists those that are wanted in queue order, live ones first, without
+	// specifications, up to the limit. Total counts all that match.
+	Gangs(ctx context.Context, want gang.Selection) (gangs []gang.Status, total int, err error)
 	Nodes(ctx context.Context) ([]cluster.NodeStatus, error)
 	// Watch sends the present status, then the latest one after each change,
 	// and closes the channel after a terminal one, when ctx ends, or when this

@@ -138,6 +138,8 @@ func TestPathsAndMethods(t *testing.T) {
 		{"GET", "/readyz", 200, ""},
 		{"GET", "/v1/gangs?state=asleep", 400, ""},
 		{"GET", "/v1/gangs?limit=0", 400, ""},
+		{"GET", "/v1/gangs?limit=10000", 200, ""},
+		{"GET", "/v1/gangs?limit=10001", 400, ""},
 		{"GET", "/v1/gangs?order=asc", 400, ""},
 	} {
 		answer, body := call(t, c.method, url+c.path, "", "")

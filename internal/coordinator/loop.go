@@ -158,6 +158,7 @@ func (l *Loop) lead(ctx context.Context, held Term) error {
 		}
 	})
 	l.turn(t, held, found, effects)
+	l.cfg.Metrics.deposed()
 	return context.Cause(termCtx)
 }
 

@@ -152,6 +152,12 @@ func (b *bench) Watch(ctx context.Context, observe func(Input)) error {
 	if away != nil {
 		return away
 	}
+	showNode(observe)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func showNode(observe func(Input)) {
 	v := NodeView{ID: "node-0", Name: "n", Ready: true, Eligible: true, Domains: []string{"l0"}, Devices: make(map[string]GPUView)}
 	var gpus []GPUView
 	var uuids []string
@@ -163,8 +169,6 @@ func (b *bench) Watch(ctx context.Context, observe func(Input)) error {
 	observe(NodesListed{[]NodeView{v}})
 	observe(Inventory{gpus})
 	observe(DriverUp{uuids})
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 func (b *bench) Order(a Action) bool {
@@ -282,7 +286,7 @@ func TestAFailedCommitEndsTheTermAndTheNextOneGoesOn(t *testing.T) {
 			t.Errorf("the submission that was not written is answered with %v", err)
 		}
 		b.decidesAgain(t, ctx)
-		all, err := b.loop.Gangs(ctx)
+		all, _, err := b.loop.Gangs(ctx, gang.Selection{Limit: 10})
 		if err != nil || len(all) != 1 || all[0].ID != first[0].ID || all[0].State != gang.Launching {
 			t.Errorf("the next term knows %+v, %v", all, err)
 		}
@@ -456,7 +460,7 @@ func TestWhatIsRefused(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if all, err := b.loop.Gangs(ctx); err != nil || len(all) != 0 {
+		if all, _, err := b.loop.Gangs(ctx, gang.Selection{Limit: 10}); err != nil || len(all) != 0 {
 			t.Errorf("%d gangs are there, %v", len(all), err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // Metrics is what /metrics shows of the coordinator.
@@ -19,19 +20,25 @@ type Metrics struct {
 	gangs   *prometheus.GaugeVec
 	gpus    *prometheus.GaugeVec
 	lanes   prometheus.Gauge
+
+	// observed is when the gauges were read last; states is where the gangs are
+	// counted. Both belong to the loop.
+	observed time.Time
+	states   map[gang.State]int
 }
 
 // NewMetrics makes the metrics; Register puts them into a registry.
 func NewMetrics() *Metrics {
 	latency := prometheus.ExponentialBuckets(10e-6, 2, 18) // 10 us to 1.3 s
 	return &Metrics{
+		states: make(map[gang.State]int),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gangd_step_seconds", Help: "Time to take in one input, decisions included, by its kind.", Buckets: latency}, []string{"input"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gangd_commit_seconds", Help: "Time to make a group of batches durable in Consul.", Buckets: latency}),
 		batches: prometheus.NewCounter(prometheus.CounterOpts{Name: "gangd_batches_total", Help: "Batches made durable in Consul."}),
 		faults:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gangd_faults_total", Help: "Things that should not have happened; each is in the log."}),
-		gangs:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gangs", Help: "Gangs by state; ended ones as long as they are kept."}, []string{"state"}),
+		gangs:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gangs", Help: "Gangs by state, ended ones as long as they are kept; at the leader."}, []string{"state"}),
 		gpus:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gpus", Help: "GPUs by model and by what they are: total, usable, free."}, []string{"model", "kind"}),
 		lanes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "gangd_lanes", Help: "Lanes that are not yet forgotten."}),
 	}
@@ -57,11 +64,22 @@ func (m *Metrics) committed(batches int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 }
 
+// observeEvery is how often the gauges are read off the core, which walks over
+// all gangs for it.
+const observeEvery = time.Second
+
 // observe reads the gauges off the core; it runs within the loop.
 func (m *Metrics) observe(c *Core) {
-	m.gangs.Reset()
+	if c.now.Sub(m.observed) < observeEvery {
+		return
+	}
+	m.observed = c.now
+	clear(m.states)
 	for _, g := range c.bySeq {
-		m.gangs.WithLabelValues(string(g.rec.State)).Inc()
+		m.states[g.rec.State]++
+	}
+	for _, row := range gang.Transitions() {
+		m.gangs.WithLabelValues(string(row.From)).Set(float64(m.states[row.From]))
 	}
 	root := c.engine.Cluster().Root()
 	for _, model := range c.engine.Cluster().Models() {
@@ -70,4 +88,13 @@ func (m *Metrics) observe(c *Core) {
 		m.gpus.WithLabelValues(model, "free").Set(float64(root.GPUs(cluster.Free, model)))
 	}
 	m.lanes.Set(float64(len(c.lanes)))
+}
+
+// deposed takes the gauges away: they are for the leader to show, and would be
+// counted twice.
+func (m *Metrics) deposed() {
+	m.observed = time.Time{}
+	m.gangs.Reset()
+	m.gpus.Reset()
+	m.lanes.Set(0)
 }

@@ -152,23 +152,12 @@ func (l *Loop) Gang(ctx context.Context, id gang.ID) (gang.Status, error) {
 	return *found, nil
 }
 
-// Gangs returns all gangs: those that live by acceptance, then those that have
-// ended, the latest first.
-func (l *Loop) Gangs(ctx context.Context) ([]gang.Status, error) {
-	return ask(ctx, l, func(c *Core) []gang.Status {
-		out := []gang.Status{}
-		for _, g := range c.bySeq {
-			if !g.rec.State.Terminal() {
-				out = append(out, c.status(g, false))
-			}
-		}
-		for i := len(c.bySeq) - 1; i >= 0; i-- {
-			if g := c.bySeq[i]; g.rec.State.Terminal() {
-				out = append(out, c.status(g, false))
-			}
-		}
-		return out
-	})
+// Gangs lists the gangs that are wanted: those that live by acceptance, then
+// those that have ended, the latest first. Total counts those beyond the limit
+// too.
+func (l *Loop) Gangs(ctx context.Context, want gang.Selection) (gangs []gang.Status, total int, err error) {
+	found, err := ask(ctx, l, func(c *Core) listing { return c.list(want) })
+	return found.gangs, found.total, err
 }
 
 // Nodes returns the nodes in the order in which they were first seen.

@@ -2,13 +2,52 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
+
+// listing is what a list shows of the gangs, and how many matched.
+type listing struct {
+	gangs []gang.Status
+	total int
+}
+
+// list makes no more than what is shown: it runs within the loop, which renews
+// the leader's lock.
+func (c *Core) list(want gang.Selection) listing {
+	var shown []*entry
+	total := 0
+	add := func(g *entry, ended bool) {
+		if g.rec.State.Terminal() != ended || !want.Takes(&g.rec) {
+			return
+		}
+		if total++; len(shown) < want.Limit {
+			shown = append(shown, g)
+		}
+	}
+	for _, g := range c.bySeq {
+		add(g, false)
+	}
+	for _, g := range slices.Backward(c.bySeq) {
+		add(g, true)
+	}
+	out := listing{make([]gang.Status, len(shown)), total}
+	reasons := c.engine.Explainer()
+	for i, g := range shown {
+		out.gangs[i] = c.describe(g, false, reasons)
+	}
+	return out
+}
 
 // status is a gang as its user sees it; full with its specification.
 func (c *Core) status(g *entry, full bool) gang.Status {
+	return c.describe(g, full, c.engine.Explainer())
+}
+
+func (c *Core) describe(g *entry, full bool, reasons *schedule.Explainer) gang.Status {
 	s := gang.Status{Record: g.rec}
 	if full {
 		s.Spec = g.spec
@@ -20,7 +59,7 @@ func (c *Core) status(g *entry, full bool) gang.Status {
 		s.Code = gang.CodeBackoff
 		s.Reason = fmt.Sprintf("rests until %s after failure %d: %s", g.notBefore.UTC().Format(time.TimeOnly), g.rec.Failures, g.rec.Why)
 	case g.rec.State == gang.Queued:
-		s.Code, s.Reason, s.Position, _ = c.engine.Explain(g.rec.ID)
+		s.Code, s.Reason, s.Position, _ = reasons.Explain(g.rec.ID)
 	}
 	if g.rec.State.Placed() {
 		p := g.progress

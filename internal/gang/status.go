@@ -3,6 +3,7 @@ package gang
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code says in one word why a gang waits.
@@ -53,6 +54,22 @@ type Status struct {
 	Position int            `json:"position,omitempty"`
 	Progress *Progress      `json:"progress,omitempty"`
 	Lanes    []MemberStatus `json:"lanes,omitempty"`
+}
+
+// Selection says which gangs a list is to hold.
+type Selection struct {
+	// State and Tenant are those of the gangs, and Prefix begins their IDs; where
+	// one is empty, any will do.
+	State  State
+	Tenant string
+	Prefix string
+	// Limit is how many are listed at most; all that match are counted.
+	Limit int
+}
+
+// Takes reports whether a gang matches, whatever the limit.
+func (s Selection) Takes(r *Record) bool {
+	return (s.State == "" || r.State == s.State) && (s.Tenant == "" || r.Tenant == s.Tenant) && strings.HasPrefix(string(r.ID), s.Prefix)
 }
 
 // ErrNotFound is wrapped where no gang has the ID that was asked for.

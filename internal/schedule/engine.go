@@ -113,7 +113,12 @@ type Engine struct {
 
 type tier struct {
 	Tier
-	queue []*waiter // by Seq
+	queue []*waiter // by Seq, which is unique
+}
+
+// find returns where a gang is, or would be, in the queue.
+func (t *tier) find(seq uint64) (at int, there bool) {
+	return slices.BinarySearchFunc(t.queue, seq, func(q *waiter, seq uint64) int { return cmp.Compare(q.Seq, seq) })
 }
 
 // waiter is a gang in the queue.
@@ -193,7 +198,7 @@ func (ev Submit) apply(e *Engine) error {
 		return err
 	}
 	w := &waiter{Gang: ev.Gang, tier: t, want: want}
-	at, _ := slices.BinarySearchFunc(t.queue, w.Seq, func(q *waiter, seq uint64) int { return cmp.Compare(q.Seq, seq) })
+	at, _ := t.find(w.Seq)
 	t.queue = slices.Insert(t.queue, at, w)
 	e.waiting[w.ID] = w
 	e.told = append(e.told, w)

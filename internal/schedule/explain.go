@@ -92,36 +92,100 @@ func (e *Engine) enough(d *cluster.Domain, r request, model string) int {
 // Explain says why a gang waits, with numbers: the code, a sentence, and its
 // place in the queue, from 1. It reports false for a gang that does not wait.
 func (e *Engine) Explain(id gang.ID) (code gang.Code, reason string, position int, waits bool) {
-	w := e.waiting[id]
+	return e.Explainer().Explain(id)
+}
+
+// Explainer says why gangs wait. What many of them share it finds out once, so
+// that to explain the whole queue costs little more than to walk over it. It
+// holds until the engine's next event.
+type Explainer struct {
+	engine *Engine
+	looked bool
+	// first is the gang that the others wait for, at its place in the queue;
+	// behind is the sentence about it. It is nil where none is held back by
+	// another.
+	first   *waiter
+	firstAt int
+	behind  string
+	// shapes holds what was found of those that wait for no other gang.
+	shapes map[string]explanation
+}
+
+type explanation struct {
+	code   gang.Code
+	reason string
+}
+
+// Explainer makes one for the queue as it stands.
+func (e *Engine) Explainer() *Explainer {
+	return &Explainer{engine: e, shapes: make(map[string]explanation)}
+}
+
+// Explain is Engine.Explain.
+func (x *Explainer) Explain(id gang.ID) (code gang.Code, reason string, position int, waits bool) {
+	w := x.engine.waiting[id]
 	if w == nil {
 		return "", "", 0, false
 	}
-	position = 1
-	var blocker *waiter
-	for _, t := range e.tiers {
-		for _, q := range t.queue {
-			if q == w {
-				if blocker != nil {
-					return gang.CodeReservedOther, fmt.Sprintf("waits behind %s (%s), which is first in the order and does not fit yet: %s",
-						blocker.ID, blocker.tier.Name, e.sentence(blocker.want)), position, true
-				}
-				return e.code(w.want), e.sentence(w.want), position, true
-			}
-			position++
-			if blocker == nil && !q.stuck {
-				blocker = q
+	if !x.looked {
+		x.look()
+	}
+	position = x.engine.position(w)
+	if x.first != nil && x.firstAt < position {
+		if x.behind == "" {
+			x.behind = fmt.Sprintf("waits behind %s (%s), which is first in the order and does not fit yet: %s",
+				x.first.ID, x.first.tier.Name, x.own(x.first.want).reason)
+		}
+		return gang.CodeReservedOther, x.behind, position, true
+	}
+	own := x.own(w.want)
+	return own.code, own.reason, position, true
+}
+
+// look finds the first gang that holds back those behind it.
+func (x *Explainer) look() {
+	x.looked = true
+	for _, t := range x.engine.tiers {
+		for _, w := range t.queue {
+			x.firstAt++
+			if !w.stuck {
+				x.first = w
+				return
 			}
 		}
 	}
-	return w.code, "", position, true
 }
 
-// sentence says what the request needs and what is there.
-func (e *Engine) sentence(r request) string {
+// own explains a request by itself.
+func (x *Explainer) own(r request) explanation {
+	shape := fmt.Sprintf("%#v", r)
+	known, is := x.shapes[shape]
+	if !is {
+		s := x.engine.shortage(r)
+		known = explanation{s.code, x.engine.sentence(r, s)}
+		x.shapes[shape] = known
+	}
+	return known
+}
+
+// position is a gang's place in the queue, from 1.
+func (e *Engine) position(w *waiter) int {
+	position := 1
+	for _, t := range e.tiers {
+		if t == w.tier {
+			break
+		}
+		position += len(t.queue)
+	}
+	at, _ := w.tier.find(w.Seq)
+	return position + at
+}
+
+// sentence says what the request needs, what is there, and so what is short.
+func (e *Engine) sentence(r request, s shortage) string {
 	if r.missing != "" {
 		return fmt.Sprintf("topology.require: the cluster no longer has the level %q: it has %v, widest first", r.missing, e.cluster.Levels())
 	}
-	s := e.shortage(r)
 	root := e.cluster.Root()
 	model := s.model
 	if model == "" {

@@ -348,8 +348,12 @@ func (p *player) checkRebuilt(t *rapid.T) {
 	if got, want := f.Queue(), p.e.Queue(); !slices.Equal(got, want) {
 		t.Fatalf("rebuilt, the queue is %v, want %v", got, want)
 	}
-	for _, id := range p.e.Queue() {
+	all := p.e.Explainer()
+	for i, id := range p.e.Queue() {
 		code, reason, position, _ := p.e.Explain(id)
+		if code1, reason1, position1, _ := all.Explain(id); code1 != code || reason1 != reason || position1 != i+1 || position != i+1 {
+			t.Fatalf("%s at %d is explained alone as %d. %s (%s), with all as %d. %s (%s)", id, i+1, position, code, reason, position1, code1, reason1)
+		}
 		code2, reason2, position2, _ := f.Explain(id)
 		if code != code2 || reason != reason2 || position != position2 {
 			t.Fatalf("%s: %s (%s), rebuilt %s (%s)", id, code, reason, code2, reason2)
