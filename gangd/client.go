@@ -21,8 +21,9 @@ import (
 
 const (
 	defaultAddress = "http://127.0.0.1:4750"
-	// maxAnswerBytes holds the largest list that the API gives.
-	maxAnswerBytes = 256 << 20
+	// maxAnswerBytes holds the largest answer that the API gives: 10,000 gangs,
+	// or 2,000 nodes, at a few KiB each.
+	maxAnswerBytes = 64 << 20
 	maxErrorBytes  = 1 << 20
 )
 
@@ -111,9 +112,12 @@ func (c *client) once(ctx context.Context, method, path, contentType string, bod
 		return err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the answer of %s: %w", c.address, err)
+	}
+	if len(text) > maxAnswerBytes {
+		return fmt.Errorf("the answer of %s to %s %s is larger than the %d bytes that are read", c.address, method, path, maxAnswerBytes)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read the answer of %s to %s %s: %w: is it a gangd agent?", c.address, method, path, err)

@@ -68,6 +68,7 @@ type term struct {
 	inputs  chan Input
 	queries chan query
 	replies replies
+	full    func(queue string) // counts
 }
 
 // query reads the core within the loop; what it returns is delivered once all
@@ -117,6 +118,12 @@ func (l *Loop) Observe(in Input) {
 func (t *term) observe(in Input) {
 	select {
 	case t.inputs <- in:
+		return
+	default:
+		t.full("inputs")
+	}
+	select {
+	case t.inputs <- in:
 	case <-t.ctx.Done():
 	}
 }
@@ -131,7 +138,10 @@ func (l *Loop) leading() *term {
 func (l *Loop) lead(ctx context.Context, held Term) error {
 	termCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	t := &term{ctx: termCtx, end: end, inputs: make(chan Input, maxInputs), queries: make(chan query, maxInputs), replies: newReplies(l.cfg.MaxRequests)}
+	t := &term{
+		ctx: termCtx, end: end, full: l.cfg.Metrics.full,
+		inputs: make(chan Input, maxInputs), queries: make(chan query, maxInputs), replies: newReplies(l.cfg.MaxRequests),
+	}
 	found, err := l.load(termCtx, held)
 	if err != nil {
 		return err
@@ -206,6 +216,7 @@ func hand(t *term, held Term, effects chan<- Effects, out Effects) {
 	case effects <- out:
 		return
 	default:
+		t.full("effects")
 	}
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()

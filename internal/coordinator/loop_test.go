@@ -31,6 +31,8 @@ type bench struct {
 	lost    chan struct{} // of the present term
 	calls   []string      // to Nomad, as they end
 	opening chan struct{} // OpenLane waits while it is set
+	purging chan struct{} // PurgeLane, too
+	inNomad int           // calls under way
 	orders  []Action
 	pulses  int
 	away    error        // Watch's answer, at once
@@ -125,23 +127,27 @@ func (b *bench) CheckTemplate(_ context.Context, name string) error {
 }
 
 func (b *bench) OpenLane(_ context.Context, o OpenLane) (uint64, error) {
-	b.mu.Lock()
-	opening := b.opening
-	b.mu.Unlock()
-	if opening != nil {
-		<-opening
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.calls = append(b.calls, "open "+o.Job)
+	b.called("open "+o.Job, &b.opening)
 	return 1, nil
 }
 
 func (b *bench) PurgeLane(_ context.Context, job string) error {
+	b.called("purge "+job, &b.purging)
+	return nil
+}
+
+func (b *bench) called(what string, gate *chan struct{}) {
+	b.mu.Lock()
+	b.inNomad++
+	wait := *gate
+	b.mu.Unlock()
+	if wait != nil {
+		<-wait
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.calls = append(b.calls, "purge "+job)
-	return nil
+	b.inNomad--
+	b.calls = append(b.calls, what)
 }
 
 // Watch shows one node with 8 GPUs.
@@ -178,9 +184,13 @@ func (b *bench) Order(a Action) bool {
 	return true
 }
 
-func (b *bench) Lead(bool, gang.Fence)                           {}
-func (b *bench) Heard(string) (time.Duration, bool)              { return time.Second, true }
-func (b *bench) Publish(context.Context, string, Manifest) error { return nil }
+func (b *bench) Lead(bool, gang.Fence)              {}
+func (b *bench) Heard(string) (time.Duration, bool) { return time.Second, true }
+
+func (b *bench) Publish(_ context.Context, key string, _ Manifest) error {
+	b.set(func() { b.calls = append(b.calls, "publish "+key) })
+	return nil
+}
 
 func (b *bench) set(f func()) {
 	b.mu.Lock()
@@ -406,6 +416,33 @@ func TestTheLoopPulsesWhileNothingHappens(t *testing.T) {
 				t.Errorf("%d pulses in 10 s: the lock is lost after 1.5 s without one", b.pulses)
 			}
 		})
+	})
+}
+
+// While Consul elects a leader of its own, commits wait for seconds, and more and
+// more waits for the writer: the lock is kept.
+func TestTheLoopPulsesWhileTheWriterWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		hold := make(chan struct{})
+		b.set(func() { b.hold = hold })
+		submitted := b.submits(ctx)
+		for range maxEffects + 100 {
+			b.loop.Observe(CancelRequest{ID: "nobody-00000000"}) // which is answered
+		}
+		synctest.Wait()
+		b.set(func() { b.pulses = 0 })
+		time.Sleep(5 * time.Second) // virtual
+		synctest.Wait()
+		b.set(func() {
+			if b.pulses < 20 {
+				t.Errorf("%d pulses in 5 s: the lock is lost after 1.5 s without one", b.pulses)
+			}
+			b.hold = nil
+		})
+		close(hold)
+		if a := answered(t, submitted); a.err != nil {
+			t.Errorf("the submission: %v", a.err)
+		}
 	})
 }
 

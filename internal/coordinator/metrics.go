@@ -20,6 +20,7 @@ type Metrics struct {
 	gangs   *prometheus.GaugeVec
 	gpus    *prometheus.GaugeVec
 	lanes   prometheus.Gauge
+	queues  *prometheus.CounterVec
 
 	// observed is when the gauges were read last; states is where the gangs are
 	// counted. Both belong to the loop.
@@ -40,13 +41,15 @@ func NewMetrics() *Metrics {
 		faults:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gangd_faults_total", Help: "Things that should not have happened; each is in the log."}),
 		gangs:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gangs", Help: "Gangs by state, ended ones as long as they are kept; at the leader."}, []string{"state"}),
 		gpus:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gpus", Help: "GPUs by model and by what they are: total, usable, free."}, []string{"model", "kind"}),
-		lanes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "gangd_lanes", Help: "Lanes that are not yet forgotten."}),
+		queues: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gangd_queue_full_total", Help: "Times that one came to a queue that was full: inputs and effects of the loop, and calls, wait; requests and followers are refused."}, []string{"queue"}),
+		lanes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gangd_lanes", Help: "Lanes that are not yet forgotten."}),
 	}
 }
 
 // Register puts the metrics into a registry.
 func (m *Metrics) Register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.steps, m.commits, m.batches, m.faults, m.gangs, m.gpus, m.lanes} {
+	for _, c := range []prometheus.Collector{m.steps, m.commits, m.batches, m.faults, m.gangs, m.gpus, m.lanes, m.queues} {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
@@ -63,6 +66,8 @@ func (m *Metrics) committed(batches int, took time.Duration) {
 	m.batches.Add(float64(batches))
 	m.commits.Observe(took.Seconds())
 }
+
+func (m *Metrics) full(queue string) { m.queues.WithLabelValues(queue).Inc() }
 
 // observeEvery is how often the gauges are read off the core, which walks over
 // all gangs for it.

@@ -37,7 +37,8 @@ type Term interface {
 // ErrTemplate is wrapped by errors of Nomad that a template is to blame for.
 var ErrTemplate = errors.New("the template will not do")
 
-// Nomad opens and purges lanes, and tells what it sees.
+// Nomad opens and purges lanes, and tells what it sees. Its calls, as those of
+// Publisher, end soon after ctx: a term is over only when the last of them is.
 type Nomad interface {
 	// CheckTemplate returns what is wrong with the template; the error wraps
 	// ErrTemplate where Nomad itself answered.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
@@ -63,7 +64,7 @@ func (l *Loop) request(ctx context.Context, in func(reply int) Input) ([]gang.St
 	if t == nil {
 		return nil, gang.ErrNotLeading
 	}
-	reply, answer, err := t.replies.expect()
+	reply, answer, err := t.expect()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func ask[T any](ctx context.Context, l *Loop, read func(*Core) T) (T, error) {
 	if t == nil {
 		return zero, gang.ErrNotLeading
 	}
-	reply, answer, err := t.replies.expect()
+	reply, answer, err := t.expect()
 	if err != nil {
 		return zero, err
 	}
@@ -187,7 +188,8 @@ func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error
 	}
 	poked, forget, err := l.watchers.add(id)
 	if err != nil {
-		return nil, err
+		l.cfg.Metrics.full("followers")
+		return nil, fmt.Errorf("follow gang %s: %d follow gangs already: %w", id, maxWatchers, err)
 	}
 	first, err := l.Gang(ctx, id)
 	if err != nil {
@@ -198,7 +200,7 @@ func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error
 	go func() {
 		defer close(out)
 		defer forget()
-		for s := first; ; {
+		for s, err := first, error(nil); err == nil; s, err = l.news(ctx, t, id, poked) {
 			select {
 			case out <- s:
 			case <-ctx.Done():
@@ -209,21 +211,33 @@ func (l *Loop) Watch(ctx context.Context, id gang.ID) (<-chan gang.Status, error
 			if s.State.Terminal() {
 				return
 			}
-			select {
-			case <-poked:
-			case <-ctx.Done():
-				return
-			case <-t.ctx.Done():
-				return
-			}
-			next, err := l.Gang(ctx, id)
-			if err != nil {
-				return
-			}
-			s = next
 		}
 	}()
 	return out, nil
+}
+
+// askAgain is the pause of a follower who finds too many requests waiting, as
+// when much changes at once and all followers ask.
+const askAgain = 250 * time.Millisecond
+
+// news waits until a gang has changed, and returns how it stands.
+func (l *Loop) news(ctx context.Context, t *term, id gang.ID, poked <-chan struct{}) (gang.Status, error) {
+	var again <-chan time.Time
+	for {
+		select {
+		case <-poked:
+		case <-again:
+		case <-ctx.Done():
+			return gang.Status{}, ctx.Err()
+		case <-t.ctx.Done():
+			return gang.Status{}, errTermEnded
+		}
+		s, err := l.Gang(ctx, id)
+		if !errors.Is(err, gang.ErrOverloaded) {
+			return s, err
+		}
+		again = time.After(askAgain)
+	}
 }
 
 // maxWatchers bounds those who follow a gang at one time.
@@ -240,6 +254,15 @@ type replies struct {
 
 func newReplies(limit int) replies {
 	return replies{new(sync.Mutex), new(int), make(map[int]chan any), limit, new(bool)}
+}
+
+// expect makes room for an answer.
+func (t *term) expect() (int, <-chan any, error) {
+	reply, answer, err := t.replies.expect()
+	if errors.Is(err, gang.ErrOverloaded) {
+		t.full("requests")
+	}
+	return reply, answer, err
 }
 
 func (r replies) expect() (int, <-chan any, error) {

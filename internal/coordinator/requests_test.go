@@ -89,6 +89,49 @@ func TestAWatchEndsWithItsTerm(t *testing.T) {
 	})
 }
 
+// When much changes at once, all followers ask at once, and there is room for
+// some: the others ask again.
+func TestAFollowerOutlastsAMomentOfTooManyRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		b.loop.cfg.MaxRequests = 2 // of the next term
+		b.loses()
+		b.decidesAgain(t, ctx)
+		b.decides(t, ctx)
+		id := answered(t, b.submits(ctx)).gangs[0].ID
+		var watches []<-chan gang.Status
+		for range 4 {
+			w, err := b.loop.Watch(ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-w
+			watches = append(watches, w)
+		}
+		hold := make(chan struct{})
+		b.set(func() { b.hold = hold })
+		cancel := b.cancels(ctx, id)
+		b.loop.watchers.poke(id) // one of them finds room, which it holds
+		synctest.Wait()
+		if a := answered(t, b.submits(ctx)); !errors.Is(a.err, gang.ErrOverloaded) {
+			t.Errorf("where there is no room: %v", a.err)
+		}
+		b.set(func() { b.hold = nil })
+		close(hold)
+		if a := answered(t, cancel); a.err != nil {
+			t.Error(a.err)
+		}
+		for i, w := range watches {
+			last := gang.Status{}
+			for s := range w {
+				last = s
+			}
+			if last.State != gang.Cancelled {
+				t.Errorf("follower %d saw %s last", i, last.State)
+			}
+		}
+	})
+}
+
 // Until the commit under way has come to an end nobody knows whether what it
 // writes was done; who only reads need not wait for that.
 func TestWhatIsBeingWrittenWhenATermEndsIsAnsweredTruly(t *testing.T) {
@@ -163,7 +206,7 @@ func TestNothingIsWrittenAfterTheEndOfATerm(t *testing.T) {
 	for range 50 { // select is fair
 		b := newBench()
 		ctx, end := context.WithCancelCause(t.Context())
-		w := newWriter(b.loop, &term{ctx: ctx, end: end, replies: newReplies(1)}, &benchTerm{bench: b})
+		w := newWriter(b.loop, &term{ctx: ctx, end: end, full: b.loop.cfg.Metrics.full, replies: newReplies(1)}, &benchTerm{bench: b})
 		effects := make(chan Effects, 1)
 		effects <- Effects{Batches: []gang.Batch{{{Key: "gangs/a-1", Value: []byte("{}")}}}}
 		end(errors.New("over"))

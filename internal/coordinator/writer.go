@@ -13,7 +13,9 @@ import (
 const (
 	// maxGroup bounds how many effects are committed together.
 	maxGroup = 256
-	// maxCalls bounds the calls to Nomad and the blob store under way.
+	// maxCalls bounds the calls to Nomad under way, and those to the blob store: a
+	// result need not wait for Nomad's servers to come back. What waits for them is
+	// bounded by the lanes there are.
 	maxCalls = 64
 	callTime = 30 * time.Second
 	// Calls are tried a few times before the core hears of a failure.
@@ -27,15 +29,27 @@ type writer struct {
 	loop  *Loop
 	term  *term
 	held  Term
-	slots chan struct{}
+	nomad chan struct{} // has room for maxCalls, as blobs has
+	blobs chan struct{}
 	calls sync.WaitGroup
 
 	mu   sync.Mutex
-	last map[gang.LaneID]chan struct{} // closed when the lane's last call is done
+	last map[gang.LaneID]*call // the last one of each lane
+}
+
+// call is one call beside the writer.
+type call struct {
+	// purges is the job that it purges, if that is what it does.
+	purges string
+	begun  bool
+	done   chan struct{} // closed at its end
 }
 
 func newWriter(l *Loop, t *term, held Term) *writer {
-	return &writer{loop: l, term: t, held: held, slots: make(chan struct{}, maxCalls), last: make(map[gang.LaneID]chan struct{})}
+	return &writer{
+		loop: l, term: t, held: held, last: make(map[gang.LaneID]*call),
+		nomad: make(chan struct{}, maxCalls), blobs: make(chan struct{}, maxCalls),
+	}
 }
 
 // run writes until the term ends, or Commit fails, which ends it. From then on
@@ -128,17 +142,17 @@ func (w *writer) do(a Action) {
 	log := w.loop.cfg.Log
 	switch a := a.(type) {
 	case OpenLane:
-		w.call(a.Lane, func(ctx context.Context) Input {
+		w.call(a.Lane, &call{}, w.nomad, func(ctx context.Context) Input {
 			version, err := retry(ctx, func() (uint64, error) { return w.loop.cfg.Nomad.OpenLane(ctx, a) })
 			return LaneOpened{Lane: a.Lane, Version: version, Fault: err, Template: errors.Is(err, ErrTemplate)}
 		})
 	case PurgeLane:
-		w.call(a.Lane, func(ctx context.Context) Input {
+		w.call(a.Lane, &call{purges: a.Job}, w.nomad, func(ctx context.Context) Input {
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Nomad.PurgeLane(ctx, a.Job) })
 			return LanePurged{Lane: a.Lane, Fault: err}
 		})
 	case Publish:
-		w.call(gang.LaneID(a.Run.Gang), func(ctx context.Context) Input {
+		w.call(gang.LaneID(a.Run.Gang), &call{}, w.blobs, func(ctx context.Context) Input {
 			key := fmt.Sprintf("gangs/%s.json", a.Run.Gang)
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Blobs.Publish(ctx, key, a.Manifest) })
 			return Published{a.Run, err, errors.Is(err, ErrPublished)}
@@ -169,39 +183,62 @@ type delivery struct {
 
 func (delivery) action() {}
 
-// call runs one call beside the writer, after the last one of the same lane.
-func (w *writer) call(key gang.LaneID, f func(context.Context) Input) {
+// call runs one call beside the writer, after the last one of the same lane. A
+// job that is to be purged already, as Nomad may tell of a stray one again and
+// again, is not purged a second time.
+func (w *writer) call(key gang.LaneID, c *call, slots chan struct{}, f func(context.Context) Input) {
+	c.done = make(chan struct{})
 	w.mu.Lock()
 	before := w.last[key]
-	done := make(chan struct{})
-	w.last[key] = done
+	if before != nil && !before.begun && c.purges != "" && before.purges == c.purges {
+		w.mu.Unlock()
+		return
+	}
+	w.last[key] = c
 	w.mu.Unlock()
 	w.calls.Go(func() {
-		defer w.finished(key, done)
+		defer w.finished(key, c)
 		if before != nil {
-			<-before
+			<-before.done // which has a bound, as this one has
 		}
-		select {
-		case w.slots <- struct{}{}:
-		case <-w.term.ctx.Done():
+		if !w.begin(c, slots) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(w.term.ctx, callTime)
 		in := f(ctx)
 		cancel()
-		<-w.slots
-		select {
-		case w.term.inputs <- in:
-		case <-w.term.ctx.Done():
-		}
+		<-slots
+		w.term.observe(in)
 	})
 }
 
-func (w *writer) finished(key gang.LaneID, done chan struct{}) {
-	close(done)
+// begin waits for a slot; it reports false where the term ends first.
+func (w *writer) begin(c *call, slots chan struct{}) bool {
+	select {
+	case slots <- struct{}{}:
+	default:
+		w.loop.cfg.Metrics.full("calls")
+		select {
+		case slots <- struct{}{}:
+		case <-w.term.ctx.Done():
+			return false
+		}
+	}
+	if w.term.ctx.Err() != nil {
+		<-slots
+		return false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last[key] == done {
+	c.begun = true
+	return true
+}
+
+func (w *writer) finished(key gang.LaneID, c *call) {
+	close(c.done)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last[key] == c {
 		delete(w.last, key)
 	}
 }
