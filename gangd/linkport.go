@@ -78,7 +78,7 @@ func keeperEnd(from coordinator.Keeper, report any) coordinator.Input {
 		return coordinator.KeeperError{Keeper: from, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), Class: m.Class, Retryable: m.Retryable, Message: m.Message}
 	case *linkpb.KeeperReport_RankExit:
 		m := r.RankExit
-		return coordinator.KeeperRankExit{Keeper: from, Run: runOf(m.Gang, m.Attempt), LocalRank: int(m.LocalRank), Message: exitSentence(m)}
+		return coordinator.KeeperRankExit{Keeper: from, Run: runOf(m.Gang, m.Attempt), Rank: int(m.Rank), Message: exitSentence(m)}
 	case *linkpb.KeeperReport_Ended:
 		m := r.Ended
 		return coordinator.KeeperEnded{Keeper: from, Run: runOf(m.Gang, m.Attempt), Outcome: outcome(m.Outcome), Message: m.Message}

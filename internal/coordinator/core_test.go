@@ -67,7 +67,7 @@ func TestALostRankStopsTheWholeGangAndQueuesItOnce(t *testing.T) {
 	id := w.submit(simSpec(16, 8))
 	w.until(2, "running", func() bool { return w.state(id) == gang.Running })
 	k := w.keepers[w.core.gangs[id].rec.Members[1].Lane]
-	w.tell(KeeperRankExit{Keeper: k.id(), Run: k.run, LocalRank: 3, Message: "signal: killed"})
+	w.tell(KeeperRankExit{Keeper: k.id(), Run: k.run, Rank: 11, Message: "signal: killed"})
 	w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
 	w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
 	w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 && w.state(id) == gang.Running })
@@ -104,7 +104,7 @@ func TestTheRankThatIsToBlameIsFound(t *testing.T) {
 	members := w.core.gangs[id].rec.Members
 	peer, culprit := w.keepers[members[0].Lane], w.keepers[members[1].Lane]
 	w.tell(KeeperError{Keeper: peer.id(), Run: peer.run, Rank: 2, Class: ClassPeerLost, Retryable: true, Message: "rank 9 is gone"})
-	w.tell(KeeperRankExit{Keeper: culprit.id(), Run: culprit.run, LocalRank: 1, Message: "killed by signal 9"})
+	w.tell(KeeperRankExit{Keeper: culprit.id(), Run: culprit.run, Rank: 9, Message: "killed by signal 9"})
 	rec := w.core.gangs[id].rec
 	if rec.State != gang.Recovering || rec.Failures != 1 || !slices.Equal(rec.Avoid, []string{members[1].Node}) {
 		t.Errorf("it is %s, failures %d, avoids %v; the culprit is on %s", rec.State, rec.Failures, rec.Avoid, members[1].Node)

@@ -145,9 +145,9 @@ type (
 	}
 	KeeperRankExit struct {
 		Keeper
-		Run       Run
-		LocalRank int
-		Message   string
+		Run     Run
+		Rank    int
+		Message string
 	}
 	KeeperEnded struct {
 		Keeper

@@ -143,7 +143,7 @@ func (c *Core) blame(g *entry, l *lane, why string) {
 // lost one: what is known of the one that is to blame goes before that.
 func (c *Core) rankExit(in KeeperRankExit) {
 	l := c.lanes[in.Lane]
-	why := fmt.Sprintf("rank %d on %s ended in the midst of the run: %s", l.rec.Member*len(l.rec.GPUs)+in.LocalRank, c.nodeName(l.rec.Node), in.Message)
+	why := fmt.Sprintf("rank %d on %s ended in the midst of the run: %s", in.Rank, c.nodeName(l.rec.Node), in.Message)
 	if g := c.active(in.Run); g != nil {
 		c.recover(g, why, l)
 		return

@@ -126,8 +126,8 @@ func TestAKilledRankTakesTheLaneWithIt(t *testing.T) {
 	c := l.task("parent", "")
 	l.running(c, "wait")
 	syscall.Kill(l.pids(c.ID)[1], syscall.SIGKILL)
-	exited := l.await("the rank's exit", func(r *linkpb.KeeperReport) bool { return r.GetRankExit() != nil }).GetRankExit()
-	if exited.LocalRank != 1 || exited.Signal != 9 || exited.Gang != "sea-1" {
+	exited := l.await("the rank's exit", isRankExit).GetRankExit()
+	if exited.Rank != 1 || exited.Signal != 9 || exited.Gang != "sea-1" {
 		t.Errorf("told of %v", exited)
 	}
 	if ended := l.await("the end", isEnded).GetEnded(); ended.Outcome != linkpb.Outcome_OUTCOME_RANK_LOST || !ended.ProcessesGone {
@@ -407,6 +407,35 @@ func TestCodeWithoutProtocol(t *testing.T) {
 	if got := l.state(c.ID); got != "idle" {
 		t.Errorf("the lane is %q", got)
 	}
+}
+
+// TestOneProcessANode: the second member of a gang of two, with two GPUs each.
+func TestOneProcessANode(t *testing.T) {
+	l := newLab(t)
+	told := l.events()
+	c := l.task("serve", `processes = "node"`)
+	l.start(c)
+	l.admit(patience)
+	l.await("ready", isReady)
+	l.order(&linkpb.KeeperOrder{Order: &linkpb.KeeperOrder_Run{Run: &linkpb.Run{
+		Gang: "sea-1", Attempt: 1, Member: 1, FirstRank: 2, World: 4, Peers: []string{"10.0.0.1", "10.0.0.1", "127.0.0.1", "127.0.0.1"},
+		MasterAddress: "10.0.0.1", MasterPort: 29500, Params: []byte(`{"do":"wait"}`), BlobUrl: "file://" + l.blobDir,
+	}}})
+	l.await("the run's stage", func(r *linkpb.KeeperReport) bool { return r.GetStage() != nil && r.GetStage().Rank == 1 })
+	pids := l.pids(c.ID)
+	if len(pids) != 1 {
+		t.Fatalf("processes %v, want one", pids)
+	}
+	kept := func() string { content, _ := os.ReadFile(l.dir(c.ID).Output("stdout")); return string(content) }
+	const want = "rank 1 | running sea-1 as rank 1 of 2, master 10.0.0.1:29500"
+	eventually(t, "its output says that it is "+want, func() bool { return strings.Contains(kept(), want) })
+	syscall.Kill(pids[0], syscall.SIGKILL)
+	if exited := l.await("the rank's exit", isRankExit).GetRankExit(); exited.Rank != 1 {
+		t.Errorf("told of %v", exited)
+	}
+	eventually(t, "the task's events name the rank", func() bool {
+		return strings.Contains(told(), "started (member 1, rank 1)") && strings.Contains(told(), "rank 1 was killed by SIGKILL")
+	})
 }
 
 func TestGPUsInUseAreNotTouched(t *testing.T) {

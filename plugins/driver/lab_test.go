@@ -130,6 +130,7 @@ func (l *lab) await(what string, match func(*linkpb.KeeperReport) bool) *linkpb.
 func isAdmit(r *linkpb.KeeperReport) bool    { return r.GetAdmit() != nil }
 func isReady(r *linkpb.KeeperReport) bool    { return r.GetReady() != nil }
 func isAccepted(r *linkpb.KeeperReport) bool { return r.GetAccepted() != nil }
+func isRankExit(r *linkpb.KeeperReport) bool { return r.GetRankExit() != nil }
 func isEnded(r *linkpb.KeeperReport) bool    { return r.GetEnded() != nil }
 func isClosed(r *linkpb.KeeperReport) bool   { return r.GetClosed() != nil }
 

@@ -812,6 +812,9 @@ type DeviceOrder_Leader struct {
 
 func (*DeviceOrder_Leader) isDeviceOrder_Order() {}
 
+// In reports, a rank is a process of the runner, numbered as its RANK says: 0
+// to the number of GPUs of the gang, or of its members where the template has
+// one process a node.
 type KeeperReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Report:
@@ -1746,7 +1749,7 @@ type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gang          string                 `protobuf:"bytes,1,opt,name=gang,proto3" json:"gang,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	LocalRank     uint32                 `protobuf:"varint,3,opt,name=local_rank,json=localRank,proto3" json:"local_rank,omitempty"`
+	Rank          uint32                 `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
 	ExitCode      int32                  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Signal        int32                  `protobuf:"varint,5,opt,name=signal,proto3" json:"signal,omitempty"`
 	OutOfMemory   bool                   `protobuf:"varint,6,opt,name=out_of_memory,json=outOfMemory,proto3" json:"out_of_memory,omitempty"`
@@ -1798,9 +1801,9 @@ func (x *RankExit) GetAttempt() uint32 {
 	return 0
 }
 
-func (x *RankExit) GetLocalRank() uint32 {
+func (x *RankExit) GetRank() uint32 {
 	if x != nil {
-		return x.LocalRank
+		return x.Rank
 	}
 	return 0
 }
@@ -2344,19 +2347,22 @@ func (x *Lease) GetLeaseMillis() uint32 {
 	return 0
 }
 
-// Run starts a member of a gang in a lane that is idle.
+// Run starts a member of a gang in a lane that is idle. It counts one rank a
+// GPU, since gangd does not know how many processes a template's runner has;
+// the keeper does, and tells each process its rank and world.
 type Run struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Gang    string                 `protobuf:"bytes,1,opt,name=gang,proto3" json:"gang,omitempty"`
 	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Member  uint32                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
-	// The global rank of the lane's first rank.
+	// The number in the gang of the lane's first GPU.
 	FirstRank uint32 `protobuf:"varint,4,opt,name=first_rank,json=firstRank,proto3" json:"first_rank,omitempty"`
-	World     uint32 `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`
+	// How many GPUs the gang has.
+	World uint32 `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`
 	// Empty for member 0, which answers with the port that it reserved.
 	MasterAddress string `protobuf:"bytes,6,opt,name=master_address,json=masterAddress,proto3" json:"master_address,omitempty"`
 	MasterPort    uint32 `protobuf:"varint,7,opt,name=master_port,json=masterPort,proto3" json:"master_port,omitempty"`
-	// The host of each rank, in rank order.
+	// The host of each GPU, in rank order.
 	Peers []string `protobuf:"bytes,8,rep,name=peers,proto3" json:"peers,omitempty"`
 	// A JSON object.
 	Params []byte `protobuf:"bytes,9,opt,name=params,proto3" json:"params,omitempty"`
@@ -2698,12 +2704,11 @@ const file_internal_link_linkpb_link_proto_rawDesc = "" +
 	"\x04rank\x18\x03 \x01(\rR\x04rank\x12\x14\n" +
 	"\x05class\x18\x04 \x01(\tR\x05class\x12\x1c\n" +
 	"\tretryable\x18\x05 \x01(\bR\tretryable\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xb0\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xa5\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04gang\x18\x01 \x01(\tR\x04gang\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +
-	"\n" +
-	"local_rank\x18\x03 \x01(\rR\tlocalRank\x12\x1b\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\rR\x04rank\x12\x1b\n" +
 	"\texit_code\x18\x04 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x05 \x01(\x05R\x06signal\x12\"\n" +
 	"\rout_of_memory\x18\x06 \x01(\bR\voutOfMemory\"\xa8\x01\n" +

@@ -4,7 +4,8 @@
 // lane. It lives on when the driver plugin and Nomad's agent do not.
 //
 // What a lane does is decided by a machine without I/O (machine.go,
-// running.go). Around it are the ranks' processes (ranks.go, ending.go), their
-// output (output.go, forward.go), the stream to gangd (relay.go), the answers
-// to the driver plugin (control.go) and the blob store (store.go).
+// running.go), which counts ranks where gangd counts GPUs (world.go). Around it
+// are the ranks' processes (ranks.go, ending.go), their output (output.go,
+// forward.go), the stream to gangd (relay.go), the answers to the driver plugin
+// (control.go) and the blob store (store.go).
 package keeper

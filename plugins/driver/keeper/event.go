@@ -73,7 +73,8 @@ type (
 	// prepare waits until nobody uses the GPUs, and starts the runner if it is
 	// one that stays. Answered by prepared.
 	prepare struct{}
-	// dispatch hands a run to the ranks. Answered by dispatched.
+	// dispatch hands a run, whose ranks are processes, to them. Answered by
+	// dispatched.
 	dispatch struct{ run *linkpb.Run }
 	// store makes the results of a run durable. Answered by stored.
 	store struct {

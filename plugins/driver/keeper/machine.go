@@ -29,6 +29,7 @@ type machine struct {
 	// What does not change.
 	name         string
 	ranks        int
+	gpusPerRank  int
 	resident     bool // the runner speaks the protocol and stays between runs
 	killGrace    time.Duration
 	readyTimeout time.Duration
@@ -52,7 +53,7 @@ type machine struct {
 
 // run is one run of a member in this lane.
 type run struct {
-	order    *linkpb.Run
+	order    *linkpb.Run // its ranks are processes
 	accepted bool
 	early    []event // of ranks, from before it was accepted
 	results  []*runner.Result
@@ -89,6 +90,7 @@ func newMachine(c lane.Config, now time.Time) *machine {
 	return &machine{
 		name:         c.Lane,
 		ranks:        c.Ranks(),
+		gpusPerRank:  c.GPUsPerRank(),
 		resident:     c.Protocol != lane.ProtocolNone,
 		killGrace:    c.KillGrace,
 		readyTimeout: c.ReadyTimeout,
@@ -288,12 +290,11 @@ func (m *machine) begin(order *linkpb.KeeperOrder, r *linkpb.Run) {
 		return
 	}
 	m.state, m.last, m.critical = linkpb.LaneState_LANE_STATE_BUSY, attempt, nil
-	m.run = &run{order: r, results: make([]*runner.Result, m.ranks)}
-	m.do(dispatch{r})
+	m.run = &run{order: ofProcesses(r, m.gpusPerRank), results: make([]*runner.Result, m.ranks)}
+	m.do(dispatch{m.run.order})
 }
 
 func (m *machine) cannotBegin(r *linkpb.Run) string {
-	first, world := int(r.GetFirstRank()), int(r.GetWorld())
 	switch {
 	case m.state == linkpb.LaneState_LANE_STATE_BUSY:
 		return fmt.Sprintf("the lane runs %v", m.run.attempt())
@@ -301,14 +302,10 @@ func (m *machine) cannotBegin(r *linkpb.Run) string {
 		return "the lane is not ready"
 	case r.GetGang() == "" || r.GetAttempt() == 0:
 		return "the order names no gang and attempt"
-	case first+m.ranks > world:
-		return fmt.Sprintf("ranks %d to %d are not in a world of %d", first, first+m.ranks-1, world)
-	case len(r.GetPeers()) != world:
-		return fmt.Sprintf("the order names %d hosts for a world of %d", len(r.GetPeers()), world)
 	case r.GetMember() != 0 && (r.GetMasterAddress() == "" || r.GetMasterPort() == 0):
 		return "the order names no master for a member other than the first"
 	}
-	return ""
+	return checkWorld(r, m.ranks, m.gpusPerRank)
 }
 
 // cancel ends a run at once. A lane that never ran anything was opened for the

@@ -64,6 +64,7 @@ func (m *machine) said(e said) {
 // runs reports whether the attempt is the one that runs; any other is stale.
 func (m *machine) runs(a runner.Attempt) bool { return m.run != nil && m.run.attempt() == a }
 
+// global is a rank's number in its gang, as its RANK says.
 func (m *machine) global(local int) uint32 { return m.run.order.GetFirstRank() + uint32(local) }
 
 func (m *machine) rankReady(local int, msg runner.Ready) {
@@ -194,7 +195,7 @@ func (m *machine) lose(local int, exit lane.Exit, how string, said *linkpb.RankE
 	case m.run.results[local] != nil:
 		m.run.departed = fmt.Sprintf("rank %d %s after its run", m.global(local), how)
 	default:
-		said.Gang, said.Attempt, said.LocalRank = m.run.order.GetGang(), m.run.order.GetAttempt(), uint32(local)
+		said.Gang, said.Attempt, said.Rank = m.run.order.GetGang(), m.run.order.GetAttempt(), m.global(local)
 		m.report(&linkpb.KeeperReport{Report: &linkpb.KeeperReport_RankExit{RankExit: said}})
 		m.fail(ending{
 			outcome: linkpb.Outcome_OUTCOME_RANK_LOST, exit: exit,
@@ -217,9 +218,8 @@ func (m *machine) dispatched(e dispatched) {
 	m.report(&linkpb.KeeperReport{Report: &linkpb.KeeperReport_Accepted{Accepted: &linkpb.RunAccepted{
 		Gang: r.order.GetGang(), Attempt: r.order.GetAttempt(), MasterPort: e.masterPort,
 	}}})
-	first := r.order.GetFirstRank()
-	m.tell("Gang %s attempt %d started (member %d, ranks %d-%d)",
-		r.order.GetGang(), r.order.GetAttempt(), r.order.GetMember(), first, int(first)+m.ranks-1)
+	m.tell("Gang %s attempt %d started (member %d, %s)",
+		r.order.GetGang(), r.order.GetAttempt(), r.order.GetMember(), span(r.order.GetFirstRank(), m.ranks))
 	for _, early := range r.early {
 		m.rank(early)
 	}

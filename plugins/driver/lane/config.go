@@ -72,6 +72,14 @@ func (c Config) Ranks() int {
 	return len(c.GPUs)
 }
 
+// GPUsPerRank returns how many GPUs each of them has.
+func (c Config) GPUsPerRank() int {
+	if c.Processes == PerNode {
+		return len(c.GPUs)
+	}
+	return 1
+}
+
 // UUIDs returns the GPUs' UUIDs in rank order.
 func (c Config) UUIDs() []string {
 	uuids := make([]string, len(c.GPUs))
