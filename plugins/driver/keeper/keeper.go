@@ -128,8 +128,7 @@ func prepareKeeper(dir lane.Dir, log hclog.Logger) (*keeper, error) {
 	k.machine = newMachine(cfg, time.Now())
 	k.ranks = &ranks{
 		dir: dir, cfg: cfg, user: user, group: group, output: k.output,
-		gpus: sync.OnceValue(func() gpuUsage { return openGPUs(cfg.Node, log) }),
-		post: k.post, log: log,
+		gpus: openGPUs(cfg.Node, log), post: k.post, log: log,
 		children: make(map[int]*process.Child), conns: make(map[int]*runner.Conn),
 	}
 	k.ranks.spawner, err = process.NewSpawner()

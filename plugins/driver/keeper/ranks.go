@@ -48,7 +48,7 @@ type ranks struct {
 	group   cgroup.Group
 	spawner *process.Spawner
 	output  *output
-	gpus    func() gpuUsage // opens NVML, once
+	gpus    func() (gpuUsage, error) // opens NVML
 	post    func(event)
 	log     hclog.Logger
 
@@ -60,7 +60,7 @@ type ranks struct {
 
 // prepare answers the action prepare.
 func (r *ranks) prepare(ctx context.Context) error {
-	if err := awaitFree(ctx, r.gpus, r.cfg.GPUs, r.log); err != nil {
+	if err := awaitFree(ctx, r.gpus, r.cfg.GPUs); err != nil {
 		return err
 	}
 	for _, name := range []string{outputDir, checkpointDir} {
@@ -234,7 +234,7 @@ func (r *ranks) dispatch(ctx context.Context, run *linkpb.Run) (masterPort uint3
 	}
 	r.output.first.Store(int64(run.GetFirstRank()))
 	if r.cfg.Protocol == lane.ProtocolNone {
-		if err := awaitFree(ctx, r.gpus, r.cfg.GPUs, r.log); err != nil {
+		if err := awaitFree(ctx, r.gpus, r.cfg.GPUs); err != nil {
 			return 0, err
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/gangd/gangd/internal/gpu"
 	"github.com/gangd/gangd/internal/link/linkpb"
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/lane"
@@ -208,22 +207,5 @@ func TestResultsComeFromTheOutputDirectoryOnly(t *testing.T) {
 	}
 	if a, thumb, err := storeResults(t.Context(), run, []runner.Result{{}}, taskDir); a != nil || thumb != nil || err != nil {
 		t.Errorf("a member without artifact: %v, %v, %v", a, thumb, err)
-	}
-}
-
-type usageByUUID map[string]gpu.Usage
-
-func (u usageByUUID) Usage(uuid string) (gpu.Usage, error) { return u[uuid], nil }
-
-func TestWhoHoldsAGPU(t *testing.T) {
-	gpus := []lane.GPU{{Index: 3, UUID: "a"}}
-	for want, usage := range map[string]gpu.Usage{
-		"":                                     {UsedMiB: 600},
-		"process 42 uses GPU 3 (a) with 7 MiB": {Processes: []gpu.Process{{PID: 42, MemoryMiB: 7}}},
-		"9000 MiB of GPU 3 (a) are held by no process that NVML shows": {UsedMiB: 9000},
-	} {
-		if got := holdersOf(usageByUUID{"a": usage}, gpus, hclog.NewNullLogger()); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }
