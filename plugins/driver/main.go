@@ -1,6 +1,5 @@
 // Gangd-driver is the Nomad task driver "gang". The same program is the keeper
-// of a lane, which the driver starts, and the trampoline of a rank, which a
-// keeper starts.
+// of a lane, which the driver starts.
 package main
 
 import (
@@ -8,7 +7,6 @@ import (
 
 	"github.com/gangd/gangd/internal/nomadplugin"
 	"github.com/gangd/gangd/plugins/driver/keeper"
-	"github.com/gangd/gangd/plugins/driver/process"
 	"github.com/gangd/gangd/plugins/driver/task"
 )
 
@@ -17,13 +15,9 @@ import (
 var version = "0.0.0-dev"
 
 func main() {
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == keeper.Argument:
+	if len(os.Args) == 3 && os.Args[1] == keeper.Argument {
 		os.Exit(keeper.Main(os.Args[2]))
-	case len(os.Args) == 2 && os.Args[1] == process.ExecArgument:
-		os.Exit(process.Exec())
-	default:
-		log := nomadplugin.NewLogger()
-		nomadplugin.ServeDriver(task.New(version, log), log)
 	}
+	log := nomadplugin.NewLogger()
+	nomadplugin.ServeDriver(task.New(version, log), log)
 }

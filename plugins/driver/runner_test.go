@@ -19,14 +19,14 @@ import (
 	"github.com/gangd/gangd/plugins/driver/task"
 )
 
-// TestMain lets the test's program be all that the driver starts: keeper,
-// trampoline, runner; and a driver plugin that can be killed.
+// TestMain lets the test's program be all that the driver starts, keeper and
+// runner; and a driver plugin that can be killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
 	}
 	switch os.Args[1] {
-	case "keeper", "exec-rank":
+	case "keeper":
 		main()
 	case "runner":
 		os.Exit(runTestRunner(os.Args[2]))

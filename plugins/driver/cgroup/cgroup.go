@@ -1,8 +1,9 @@
 // Package cgroup holds the processes of a lane together in Linux control
 // groups, so that none of them gets away, and limits their memory.
 //
-// Version 2 is used where it is mounted, beside version 1 too (hybrid); else
-// version 1's pids or freezer hierarchy. Memory is limited by whichever
+// Version 2 is used where it is mounted, beside version 1 too (hybrid), if the
+// kernel can start processes in its groups; else version 1's pids or freezer
+// hierarchy. Memory is limited by whichever
 // version has the controller.
 package cgroup
 
@@ -11,9 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -128,6 +129,9 @@ func (h Hierarchies) Create(name string, memoryBytes int64) (Group, error) {
 }
 
 func (g *Group) createV2(mount, name string) error {
+	if err := canStartInV2(); err != nil {
+		return fmt.Errorf("make a control group: %w", err)
+	}
 	base := filepath.Join(mount, parent, name)
 	keeper, ranks := filepath.Join(base, "keeper"), filepath.Join(base, "ranks")
 	for _, dir := range []string{keeper, ranks} {
@@ -148,7 +152,7 @@ func (g *Group) createV2(mount, name string) error {
 }
 
 func (g *Group) createV1(v1 map[string]string, name string) error {
-	err := errors.New("neither cgroup version 2 nor version 1's pids or freezer is mounted")
+	err := errors.New("version 1 has neither pids nor freezer mounted")
 	for _, controller := range []string{"pids", "freezer"} {
 		own, ok := v1[controller]
 		if !ok {
@@ -192,18 +196,47 @@ func (g *Group) limitMemory(h Hierarchies, name string, bytes int64) error {
 	return nil
 }
 
-// Joins returns the files into which a process writes "0" to join.
-func (g Group) Joins() []string {
-	var files []string
-	for _, dir := range []string{g.V2, g.V1, g.Memory} {
-		if file := filepath.Join(dir, "cgroup.procs"); dir != "" && !slices.Contains(files, file) {
-			files = append(files, file)
-		}
+// Open opens the group of version 2, in which the kernel can start a process
+// (CLONE_INTO_CGROUP). It returns nil where there is none.
+func (g Group) Open() (*os.File, error) {
+	if g.V2 == "" {
+		return nil, nil
 	}
-	return files
+	dir, err := os.Open(g.V2)
+	if err != nil {
+		return nil, fmt.Errorf("open a control group: %w", err)
+	}
+	return dir, nil
 }
 
-// PIDs returns the processes in the group.
+// JoinThread takes the calling thread, without the rest of its process, into
+// the groups of version 1: what it starts from now on is in them. It must
+// belong to its goroutine (runtime.LockOSThread), and not be the first one,
+// which stands for the process.
+func (g Group) JoinThread() error {
+	for _, dir := range []string{g.V1, g.Memory} {
+		if dir == "" || dir == g.V2 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0); err != nil {
+			return fmt.Errorf("join a control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// canStartInV2 asks for a process in a group that cannot be: the kernel says
+// so where it knows what is asked.
+func canStartInV2() error {
+	attr := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: math.MaxInt32}}
+	if _, err := syscall.ForkExec("/", nil, attr); !errors.Is(err, syscall.EBADF) {
+		return fmt.Errorf("no process can be started in a group of version 2 (Linux 5.7 or newer can, unless a seccomp filter forbids clone3): %w", err)
+	}
+	return nil
+}
+
+// PIDs returns the processes in the group. The calling one is left out: a
+// thread of it may be there to start them.
 func (g Group) PIDs() ([]int, error) {
 	dir := g.V2
 	if dir == "" {
@@ -223,7 +256,7 @@ func (g Group) PIDs() ([]int, error) {
 	var pids []int
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 {
+		if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}
@@ -273,8 +306,8 @@ func (g Group) OOMKills() int {
 	return 0
 }
 
-// Remove deletes the groups. It fails while a process is in one; the keeper's
-// own group is therefore removed by whoever comes after it.
+// Remove deletes the groups. It fails while a process is in one, or a thread;
+// those of a keeper are therefore removed by whoever comes after it.
 func (g Group) Remove() error {
 	var errs []error
 	for _, dir := range []string{g.V2, g.Keeper, g.Base, g.V1, g.Memory} {

@@ -1,8 +1,16 @@
 package cgroup
 
 import (
+	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestModes(t *testing.T) {
@@ -40,7 +48,7 @@ func TestModes(t *testing.T) {
 
 func TestWithoutControlGroupsNothingIsHeld(t *testing.T) {
 	g, err := Hierarchies{}.Create("x", 1<<20)
-	if err == nil || len(g.Joins()) > 0 {
+	if err == nil || g != (Group{}) {
 		t.Errorf("group %+v, %v", g, err)
 	}
 	if pids, err := g.PIDs(); len(pids) > 0 || err != nil {
@@ -51,5 +59,53 @@ func TestWithoutControlGroupsNothingIsHeld(t *testing.T) {
 	}
 	if err := g.Remove(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAProcessStartsInTheGroupOfItsThread, of version 1: the process that
+// starts it is no member, and is not killed with it.
+func TestAProcessStartsInTheGroupOfItsThread(t *testing.T) {
+	h := Detect()
+	h.v2 = "" // as on a machine of version 1 alone
+	g, err := h.Create(fmt.Sprintf("test-%d", os.Getpid()), 0)
+	if err != nil {
+		t.Skipf("no group of version 1 can be made here: %v", err)
+	}
+	cmd := exec.Command("sleep", "600")
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := g.JoinThread()
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+		<-started
+		home := filepath.Join(g.V1, "..", "..", "tasks")
+		started <- os.WriteFile(home, []byte("0"), 0)
+	}()
+	err = <-started
+	pids, pidsErr := g.PIDs()
+	killErr := g.Kill() // would end this test
+	started <- nil
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
+	if err != nil || pidsErr != nil || killErr != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Errorf("the group has %v, %v; %v, %v", pids, pidsErr, err, killErr)
+	}
+	if err == nil {
+		cmd.Wait()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+			t.Errorf("it ended with %v", cmd.ProcessState)
+		}
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for err = g.Remove(); err != nil && time.Now().Before(deadline); err = g.Remove() {
+		runtime.Gosched()
+	}
+	if err != nil {
+		t.Errorf("the group stays: %v", err)
 	}
 }

@@ -131,7 +131,7 @@ func prepareKeeper(dir lane.Dir, log hclog.Logger) (*keeper, error) {
 		gpus: openGPUs(cfg.Node, log), post: k.post, log: log,
 		children: make(map[int]*process.Child), conns: make(map[int]*runner.Conn),
 	}
-	k.ranks.spawner, err = process.NewSpawner()
+	k.ranks.spawner, err = process.NewSpawner(group)
 	return k, err
 }
 

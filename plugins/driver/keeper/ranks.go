@@ -149,7 +149,7 @@ func (r *ranks) command(local int, env map[string]string) process.Command {
 	return process.Command{
 		Path: r.cfg.Command, Argv: append([]string{r.cfg.Command}, r.cfg.Args...),
 		Env: r.env(local, env), Dir: r.cfg.TaskDir,
-		Groups: r.group.Joins(), Credential: r.user, OOMScoreAdj: r.cfg.OOMScoreAdj,
+		Credential: r.user, OOMScoreAdj: r.cfg.OOMScoreAdj,
 	}
 }
 

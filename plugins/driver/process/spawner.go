@@ -1,10 +1,9 @@
 package process
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -13,32 +12,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gangd/gangd/plugins/driver/cgroup"
 )
 
-// startTimeout bounds the time from fork to exec of a command.
-const startTimeout = 20 * time.Second
+// reachTimeout bounds how long a command's file systems may take to answer
+// before it is started.
+const reachTimeout = 20 * time.Second
 
-// Command is a program to be started in a session of its own. It dies with
-// the process that starts it.
-type Command struct {
-	Path       string      `json:"path"`
-	Argv       []string    `json:"argv"` // with the name
-	Env        []string    `json:"env"`
-	Dir        string      `json:"dir"`
-	Groups     []string    `json:"groups"` // cgroup.procs files
-	Credential *Credential `json:"credential,omitempty"`
-	// OOMScoreAdj is as in /proc/PID/oom_score_adj.
-	OOMScoreAdj int64 `json:"oom_score_adj,omitempty"`
-	// parent is who starts it.
-	Parent int `json:"parent"`
-}
-
-// Credential is whose rights a program has.
-type Credential struct {
-	UID    int   `json:"uid"`
-	GID    int   `json:"gid"`
-	Groups []int `json:"groups"`
-}
+// firstOtherFD is the first descriptor after the standard ones.
+const firstOtherFD = 3
 
 // Exit is how a process ended.
 type Exit struct {
@@ -80,40 +63,76 @@ func (c *Child) Signal(s syscall.Signal) error {
 // children that lost their parent. A process has at most one, and starts
 // nothing by other means.
 type Spawner struct {
+	group *os.File // of version 2, or nil
 	forks chan func()
+	limit time.Duration // reachTimeout
 
 	mu       sync.Mutex // held from fork to the entry in children
 	children map[int]*Child
 }
 
-// NewSpawner makes this process the parent of all orphans below it.
-func NewSpawner() (*Spawner, error) {
+// NewSpawner makes this process the parent of all orphans below it, with the
+// limits that its children are to have. What is started is in the group from
+// its first instruction on.
+func NewSpawner(group cgroup.Group) (*Spawner, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the reaper of orphaned processes: %w", err)
 	}
-	s := &Spawner{forks: make(chan func()), children: make(map[int]*Child)}
-	// The signal at a parent's death comes at the death of the thread that
-	// forked. This one lives as long as the process.
-	go func() {
-		runtime.LockOSThread()
-		for fork := range s.forks {
-			fork()
-		}
-	}()
+	raiseLimits()
+	// What this process inherited open is not its children's. Linux before 5.11
+	// cannot say so, and leaves it to them.
+	_ = unix.CloseRange(firstOtherFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	s := &Spawner{forks: make(chan func()), limit: reachTimeout, children: make(map[int]*Child)}
+	var err error
+	if s.group, err = group.Open(); err != nil {
+		return nil, err
+	}
+	joined := make(chan error)
+	go s.forkAll(group, joined)
+	if err := <-joined; err != nil {
+		return nil, err
+	}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
-	go func() {
-		missed := time.NewTicker(time.Second) // one signal may stand for many
-		for {
-			select {
-			case <-ended:
-			case <-missed.C:
-			}
-			for s.reap() {
-			}
-		}
-	}()
+	go s.reapAll(ended)
 	return s, nil
+}
+
+// forkAll forks from one thread, for two reasons. A process starts in the
+// version 1 groups of the thread that forks it; and the signal at a parent's
+// death comes at the death of that thread. This one lives as long as the
+// process.
+func (s *Spawner) forkAll(group cgroup.Group, joined chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		// The first thread stands for its process, which stays outside. While it
+		// is held here, another one has to do it.
+		other := make(chan error)
+		go s.forkAll(group, other)
+		joined <- <-other
+		runtime.UnlockOSThread()
+		return
+	}
+	err := group.JoinThread()
+	joined <- err
+	if err != nil {
+		return
+	}
+	for fork := range s.forks {
+		fork()
+	}
+}
+
+func (s *Spawner) reapAll(ended <-chan os.Signal) {
+	missed := time.NewTicker(time.Second) // one signal may stand for many
+	for {
+		select {
+		case <-ended:
+		case <-missed.C:
+		}
+		for s.reap() {
+		}
+	}
 }
 
 func (s *Spawner) reap() bool {
@@ -142,93 +161,44 @@ func (s *Spawner) reap() bool {
 	return true
 }
 
-// Start starts a command; the files become its standard output and error. It
-// returns when the command runs, or with the reason why it does not.
+// Start starts a command; the files become its standard output and error, and
+// it has no others. It returns when the command runs, or with the reason why it
+// does not.
 func (s *Spawner) Start(c Command, stdout, stderr *os.File) (*Child, error) {
-	c.Parent = os.Getpid()
-	spec, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	if err := c.reach(s.limit); err != nil {
+		return nil, fmt.Errorf("start %v: %w", c, err)
 	}
-	pipes, err := openPipes()
+	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+		return nil, fmt.Errorf("start %v: %w", c, err)
 	}
-	defer pipes.close()
-	child, err := s.fork(pipes, stdout, stderr)
+	defer null.Close()
+	attr := c.attr(null, stdout, stderr)
+	if s.group != nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(s.group.Fd())
+	}
+	var child *Child
+	forked := make(chan struct{})
+	s.forks <- func() {
+		defer close(forked)
+		child, err = s.fork(c, attr)
+	}
+	<-forked
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Path, err)
-	}
-	if err := pipes.instruct(spec); err != nil {
-		unix.Kill(child.PID, unix.SIGKILL)
-		<-child.Done()
-		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+		return nil, fmt.Errorf("start %v: %w", c, err)
 	}
 	return child, nil
 }
 
-// fork starts this program as the trampoline of Exec.
-func (s *Spawner) fork(p *startPipes, stdout, stderr *os.File) (child *Child, err error) {
-	attr := &syscall.ProcAttr{
-		Dir:   "/",
-		Files: []uintptr{p.null.Fd(), stdout.Fd(), stderr.Fd(), p.specRead.Fd(), p.failWrite.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
-	}
-	forked := make(chan struct{})
-	s.forks <- func() {
-		defer close(forked)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		var pid int
-		// The link leads to the program that runs, even if its file was replaced.
-		if pid, err = syscall.ForkExec("/proc/self/exe", []string{"gangd-driver", ExecArgument}, attr); err == nil {
-			child = &Child{PID: pid, done: make(chan struct{})}
-			s.children[pid] = child
-		}
-	}
-	<-forked
-	return child, err
-}
-
-// startPipes lead to a trampoline: its instructions, and why it failed.
-type startPipes struct{ null, specRead, specWrite, failRead, failWrite *os.File }
-
-func openPipes() (p *startPipes, err error) {
-	p = &startPipes{}
-	if p.null, err = os.Open(os.DevNull); err != nil {
+func (s *Spawner) fork(c Command, attr *syscall.ProcAttr) (*Child, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid, err := syscall.ForkExec(c.Path, c.Argv, attr)
+	if err != nil {
 		return nil, err
 	}
-	if p.specRead, p.specWrite, err = os.Pipe(); err != nil {
-		p.close()
-		return nil, err
-	}
-	if p.failRead, p.failWrite, err = os.Pipe(); err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *startPipes) close() {
-	for _, f := range []*os.File{p.null, p.specRead, p.specWrite, p.failRead, p.failWrite} {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
-
-// instruct returns when the trampoline has become the command.
-func (p *startPipes) instruct(spec []byte) error {
-	p.specRead.Close()
-	p.failWrite.Close()
-	deadline := time.Now().Add(startTimeout)
-	p.specWrite.SetWriteDeadline(deadline)
-	p.failRead.SetReadDeadline(deadline)
-	_, err := p.specWrite.Write(spec)
-	p.specWrite.Close()
-	failure, readErr := io.ReadAll(io.LimitReader(p.failRead, 4<<10))
-	if len(failure) > 0 {
-		return errors.New(string(failure))
-	}
-	return errors.Join(err, readErr)
+	c.adjustOOM(pid) // not reaped yet, and so no other process
+	child := &Child{PID: pid, done: make(chan struct{})}
+	s.children[pid] = child
+	return child, nil
 }
