@@ -47,6 +47,7 @@ type entry struct {
 	rec     gang.Record
 	spec    *gang.Spec
 	isNew   bool // its specification is not written yet
+	noSpec  bool // its specification is lost: it cannot run again
 	touched bool
 	gone    bool // its records are to be deleted
 

@@ -249,3 +249,26 @@ func TestALostLaneThatIsHeardAgainHoldsItsGPUs(t *testing.T) {
 		t.Errorf("after its stream broke and its lease ran out, GPUs %v are free", node.Free().Indexes())
 	}
 }
+
+// A running gang may lose records of its own; it is not run again without its
+// parameters, and does not run for ever without lanes.
+func TestARunningGangWhoseRecordsAreMissing(t *testing.T) {
+	w := ready(t, 39, 2, 2)
+	id, keepers := w.running(2, simSpec(16, 8))
+	delete(w.kv, gang.SpecKey(id))
+	w.faults = true
+	w.restart(2)
+	w.until(2, "all is heard", func() bool { return w.core.deciding && len(w.mail) == 0 })
+	w.tell(LaneJobRemoved{keepers[0].lane})
+	w.until(2, "failed", func() bool { return w.state(id) == gang.Failed })
+	if why := w.core.gangs[id].rec.Why; !strings.Contains(why, "its specification is missing") {
+		t.Errorf("why = %q", why)
+	}
+
+	id, keepers = w.running(2, simSpec(16, 8))
+	for _, k := range keepers {
+		delete(w.kv, gang.LaneKey(k.node.id, k.lane))
+	}
+	w.restart(2)
+	w.until(2, "success in another attempt", func() bool { return w.state(id) == gang.Succeeded && w.core.gangs[id].rec.Attempt == 2 })
+}

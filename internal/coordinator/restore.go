@@ -23,7 +23,7 @@ func (c *Core) restore(in Restored) {
 			}
 		}
 		spec.GPUsPerNode = rec.PerNode
-		g := &entry{rec: *rec, spec: spec, ranks: make(map[int]int)}
+		g := &entry{rec: *rec, spec: spec, noSpec: in.Specs[rec.ID] == nil, ranks: make(map[int]int)}
 		if g.rec.State == gang.Running {
 			g.runBegan = time.UnixMilli(g.rec.Times.Started)
 		}

@@ -16,6 +16,10 @@ var zeroTime time.Time
 // stop ends the present attempt of a gang: preempting and recovering lead back
 // into the queue, stopping leads to the target.
 func (c *Core) stop(g *entry, to, target gang.State, why string) {
+	if g.noSpec && (to == gang.Preempting || to == gang.Recovering) {
+		to, target = gang.Stopping, gang.Failed
+		why += "; it cannot run again, since its specification is missing from Consul"
+	}
 	if g.rec.State == to || !c.move(g, to) {
 		return
 	}

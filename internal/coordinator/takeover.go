@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +90,6 @@ func (l *Loop) read(ctx context.Context) (inheritance, error) {
 // would act on a part of the truth.
 func inherit(kvs []KV) (inheritance, error) {
 	out := inheritance{Restored: Restored{Specs: make(map[gang.ID]*gang.Spec)}}
-	lanes := make(map[string]*damage)
 	for _, kv := range kvs {
 		err := out.take(kv)
 		if errors.Is(err, gang.ErrLaterSchema) {
@@ -100,6 +100,8 @@ func inherit(kvs []KV) (inheritance, error) {
 		}
 	}
 	out.withoutSpec()
+	out.withoutLanes()
+	lanes := make(map[string]*damage)
 	for i := range out.damages {
 		lanes[out.damages[i].key] = &out.damages[i]
 	}
@@ -164,6 +166,27 @@ func (h *inheritance) withoutSpec() {
 		kept = append(kept, g)
 	}
 	h.Gangs = kept
+}
+
+// withoutLanes counts the lanes of a running gang, none of which has a record,
+// among the damaged ones: it would run for ever.
+func (h *inheritance) withoutLanes() {
+	known := make(map[string]bool)
+	for _, l := range h.Lanes {
+		known[gang.LaneKey(l.Node, l.ID)] = true
+	}
+	for _, d := range h.damages {
+		known[d.key] = true
+	}
+	for _, g := range h.Gangs {
+		has := func(m gang.Member) bool { return known[gang.LaneKey(m.Node, m.Lane)] }
+		if g.State != gang.Running || slices.ContainsFunc(g.Members, has) {
+			continue
+		}
+		for _, m := range g.Members {
+			h.damages = append(h.damages, damage{key: gang.LaneKey(m.Node, m.Lane), err: fmt.Errorf("gang %s runs there, and there is no record", g.ID)})
+		}
+	}
 }
 
 // lostRecord stands for the allocation that a damaged record named: no keeper

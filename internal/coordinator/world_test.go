@@ -43,6 +43,8 @@ type world struct {
 	trace    []string
 	// crashy worlds crash between any two effects.
 	crashy bool
+	// faults are expected.
+	faults bool
 }
 
 type simNode struct {
@@ -254,6 +256,9 @@ func (w *world) act(a Action) {
 	case Answer:
 		w.answers[a.Reply] = a
 	case Fault:
+		if w.faults {
+			return
+		}
 		w.t.Fatalf("fault: %v\n%s", a.Err, w.tail())
 	case AdmitLane, RefuseLane, StartRun, CancelRun, CloseLane:
 		w.trace = append(w.trace, fmt.Sprintf("%s -> %T%+v", w.now.Format("05.000"), a, a))
