@@ -73,17 +73,7 @@ func (p *nomadPort) Watch(ctx context.Context, observe func(coordinator.Input)) 
 func (p *nomadPort) inputs(e nomad.Event) []coordinator.Input {
 	switch e := e.(type) {
 	case nomad.Resync:
-		var nodes coordinator.NodesListed
-		for _, n := range e.Nodes {
-			if p.ours(n) {
-				nodes.Nodes = append(nodes.Nodes, p.node(n))
-			}
-		}
-		var jobs coordinator.LaneJobsListed
-		for _, l := range e.Lanes {
-			jobs.Jobs = append(jobs.Jobs, laneJob(l))
-		}
-		return []coordinator.Input{nodes, jobs}
+		return p.all(e)
 	case nomad.NodeChanged:
 		if p.ours(e.Node) {
 			return []coordinator.Input{coordinator.NodeChanged{Node: p.node(e.Node)}}
@@ -99,6 +89,28 @@ func (p *nomadPort) inputs(e nomad.Event) []coordinator.Input {
 		return []coordinator.Input{coordinator.LaneJobRemoved{Lane: e.Lane}}
 	}
 	return nil
+}
+
+// all translates the whole list. What befell lanes while nobody watched is told
+// in the words in which the stream would have told it.
+func (p *nomadPort) all(e nomad.Resync) []coordinator.Input {
+	var nodes coordinator.NodesListed
+	for _, n := range e.Nodes {
+		if p.ours(n) {
+			nodes.Nodes = append(nodes.Nodes, p.node(n))
+		}
+	}
+	var jobs coordinator.LaneJobsListed
+	var befell []coordinator.Input
+	for _, l := range e.Lanes {
+		jobs.Jobs = append(jobs.Jobs, laneJob(l))
+		if why := l.Blocked(); l.Gone {
+			befell = append(befell, coordinator.LaneJobRemoved{Lane: l.Lane})
+		} else if why != "" {
+			befell = append(befell, coordinator.LaneBlocked{Lane: l.Lane, Reason: why})
+		}
+	}
+	return append([]coordinator.Input{nodes, jobs}, befell...)
 }
 
 // ours are the nodes of the configured pool.

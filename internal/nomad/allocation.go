@@ -115,8 +115,6 @@ func (w *allocationWire) message() string {
 // more than one only where two leaders called at once.
 type Child struct {
 	Job string
-	// Status is Nomad's: "pending", "running" or "dead".
-	Status string
 	// Allocation is the newest; nil where Nomad has placed none.
 	Allocation *Allocation
 	// Blocked says why Nomad cannot place it; empty where it can.
@@ -125,12 +123,25 @@ type Child struct {
 
 // LaneJob is what Nomad has of one lane.
 type LaneJob struct {
-	// Job is the pinned parent's ID; Parent tells whether that still exists,
-	// and was not stopped.
-	Job      string
-	Lane     gang.LaneID
-	Parent   bool
+	// Job is the pinned parent's ID.
+	Job  string
+	Lane gang.LaneID
+	// Gone tells that the pinned parent or a dispatched job was stopped or
+	// purged, by whomever. A parent from which nothing was dispatched yet is
+	// that of a lane which is being opened, and is not gone.
+	Gone     bool
 	Children []Child
+}
+
+// Blocked says why Nomad has no place for the lane, and is empty where it has,
+// or may yet have found one.
+func (l LaneJob) Blocked() string {
+	for _, child := range l.Children {
+		if child.Allocation == nil && child.Blocked != "" {
+			return child.Blocked
+		}
+	}
+	return ""
 }
 
 // Lanes lists all lanes that Nomad has, in the order of their jobs' IDs.
@@ -168,7 +179,7 @@ func (c *Client) lanes(ctx context.Context) (lanes []LaneJob, at indexes, err er
 }
 
 func (c *Client) laneJobs(ctx context.Context) ([]LaneJob, uint64, error) {
-	var lanes []LaneJob
+	var found []laneJobs
 	// IDs come sorted, so that the children of a parent follow it.
 	index, err := pages(ctx, api.QueryOptions{Prefix: Prefix}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
 		stubs, meta, err := c.api.Jobs().List(opts)
@@ -177,22 +188,46 @@ func (c *Client) laneJobs(ctx context.Context) ([]LaneJob, uint64, error) {
 			if !ok {
 				continue
 			}
-			if len(lanes) == 0 || lanes[len(lanes)-1].Job != parent {
-				lanes = append(lanes, LaneJob{Job: parent, Lane: lane})
+			if len(found) == 0 || found[len(found)-1].Job != parent {
+				found = append(found, laneJobs{LaneJob: LaneJob{Job: parent, Lane: lane}})
 			}
-			last := &lanes[len(lanes)-1]
-			if stub.ID == parent {
-				last.Parent = !stub.Stop
-			} else {
-				last.Children = append(last.Children, Child{Job: stub.ID, Status: stub.Status})
-			}
+			found[len(found)-1].add(stub)
 		}
 		return meta, err
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list the lanes' jobs: %w", err)
 	}
+	lanes := make([]LaneJob, len(found))
+	for i, l := range found {
+		lanes[i] = l.LaneJob
+		lanes[i].Gone = l.gone()
+	}
 	return lanes, index, nil
+}
+
+// laneJobs is a lane with what the list of jobs says of them.
+type laneJobs struct {
+	LaneJob
+	parent     bool // it is there
+	stopped    bool // it, or a child
+	dispatched int  // how many children there have been
+}
+
+func (l *laneJobs) add(stub *api.JobListStub) {
+	l.stopped = l.stopped || stub.Stop
+	if stub.ID != l.Job {
+		l.Children = append(l.Children, Child{Job: stub.ID})
+		return
+	}
+	l.parent = true
+	if stub.JobSummary != nil {
+		l.dispatched = stub.JobSummary.Children.Sum() // a purged one stays among the dead
+	}
+}
+
+func (l *laneJobs) gone() bool {
+	return !l.parent || l.stopped || len(l.Children) < l.dispatched
 }
 
 // laneFilter selects what is of a lane's job, in Nomad's filter language.

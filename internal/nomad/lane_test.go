@@ -38,7 +38,7 @@ func TestLaneLivesAndIsPurged(t *testing.T) {
 	}
 	eventually(t, "the lane runs", func() bool {
 		l := lane(t, c, opened.Job)
-		return l.Parent && len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == ClientRunning
+		return !l.Gone && len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == ClientRunning
 	})
 	a := lane(t, c, opened.Job).Children[0].Allocation
 	if a.Lane != order.Lane || a.Node != order.Node || a.Job != opened.Job || a.Child != opened.Child || a.Ended() {
@@ -96,6 +96,9 @@ func TestOpenCompletesWhatAnEarlierCallBegan(t *testing.T) {
 		}
 		if _, _, err := c.api.Jobs().Register(parent, nil); err != nil {
 			t.Fatal(err)
+		}
+		if l := lane(t, c, *parent.ID); l.Job == "" || l.Gone {
+			t.Errorf("before its dispatch the list says %+v", l)
 		}
 		opened := openLane(t, c, order)
 		if !opened.Existed || opened.Child == "" {
@@ -177,7 +180,7 @@ func TestManyLanesOpenAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, job := range jobs {
-		if l := lane(t, c, job); !l.Parent || len(l.Children) != 1 {
+		if l := lane(t, c, job); l.Gone || len(l.Children) != 1 {
 			t.Errorf("lane %+v", l)
 		}
 		wg.Go(func() {

@@ -135,8 +135,11 @@ func TestWatchTellsOfABlockedLane(t *testing.T) {
 	if !strings.Contains(e.Reason, "1 nodes evaluated") || !strings.Contains(e.Reason, "device") {
 		t.Errorf("reason %q", e.Reason)
 	}
-	if l := lane(t, c, second.Job); len(l.Children) != 1 || l.Children[0].Blocked == "" {
-		t.Errorf("the list says %+v", l)
+	if l := lane(t, c, second.Job); l.Blocked() != e.Reason || l.Gone {
+		t.Errorf("the list says %+v, want the reason %q", l, e.Reason)
+	}
+	if l := lane(t, c, first.Job); l.Blocked() != "" || l.Gone {
+		t.Errorf("the list says %+v of the lane that runs", l)
 	}
 
 	elsewhere := openLane(t, c, LaneOrder{Lane: "lane2blocked", Template: "blocked", Node: "no-such-node", UUIDs: gpus[:1]})
@@ -150,6 +153,35 @@ func TestWatchTellsOfABlockedLane(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(w, "late placement", func(e AllocationChanged) bool { return e.Job == second.Job })
+}
+
+// What was stopped or purged while nobody watched is told by the list.
+func TestListTellsOfLanesThatWereStopped(t *testing.T) {
+	c := open(t, nomadAgent(t))
+	register(t, c, template("stopped", "exec sleep 600"))
+	deregister := func(job string, purge bool) {
+		t.Helper()
+		if _, _, err := c.api.Jobs().Deregister(job, purge, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, stop := range map[string]func(Opened){
+		"the parent is stopped":     func(o Opened) { deregister(o.Job, false) },
+		"the parent is purged":      func(o Opened) { deregister(o.Job, true) },
+		"the dispatched is stopped": func(o Opened) { deregister(o.Child, false) },
+		"the dispatched is purged":  func(o Opened) { deregister(o.Child, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opened := openLane(t, c, LaneOrder{Lane: "lane0stopped", Template: "stopped", Node: "no-such-node", UUIDs: gpus[:1]})
+			if l := lane(t, c, opened.Job); l.Gone {
+				t.Errorf("before: %+v", l)
+			}
+			stop(opened)
+			if l := lane(t, c, opened.Job); l.Job == "" || !l.Gone {
+				t.Errorf("after: %+v", l)
+			}
+		})
+	}
 }
 
 func TestWatchTellsOfNodes(t *testing.T) {

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/gangd/gangd/internal/coordinator"
+	"github.com/gangd/gangd/internal/nomad"
+)
+
+// The list that follows a lost stream tells of a lane what the stream would
+// have told, behind the nodes and the jobs.
+func TestTheListTellsWhatTheStreamWouldHaveTold(t *testing.T) {
+	const job, reason = "gangd.wan.4cf8a1b2.0l", "Nomad cannot place it: 1 nodes evaluated"
+	child := nomad.Child{Job: job + "/dispatch-1-2"}
+	placed := child
+	placed.Allocation = &nomad.Allocation{ID: "a", Job: job, Child: child.Job, Lane: "0l", ClientStatus: nomad.ClientRunning, DesiredStatus: nomad.DesiredRun}
+	blocked, replaced := child, placed
+	blocked.Blocked, replaced.Blocked = reason, reason
+
+	for name, c := range map[string]struct {
+		lane nomad.LaneJob
+		// event is the stream's; nil where it would have said nothing more than
+		// how the allocation stands.
+		event nomad.Event
+	}{
+		"nothing is dispatched yet":            {nomad.LaneJob{}, nil},
+		"it runs":                              {nomad.LaneJob{Children: []nomad.Child{placed}}, nil},
+		"it has no place":                      {nomad.LaneJob{Children: []nomad.Child{blocked}}, nomad.LaneBlocked{Job: job, Lane: "0l", Reason: reason}},
+		"only another one has no place":        {nomad.LaneJob{Children: []nomad.Child{replaced}}, nil},
+		"it was stopped":                       {nomad.LaneJob{Gone: true, Children: []nomad.Child{placed}}, nomad.LaneGone{Job: job, Lane: "0l"}},
+		"it was stopped before it had a place": {nomad.LaneJob{Gone: true, Children: []nomad.Child{blocked}}, nomad.LaneGone{Job: job, Lane: "0l"}},
+		"its dispatched job was purged":        {nomad.LaneJob{Gone: true}, nomad.LaneGone{Job: job, Lane: "0l"}},
+	} {
+		p := &nomadPort{}
+		c.lane.Job, c.lane.Lane = job, "0l"
+		all := p.inputs(nomad.Resync{Nodes: []nomad.Node{{ID: "n"}}, Lanes: []nomad.LaneJob{c.lane}})
+		if len(all) < 2 {
+			t.Errorf("%s: %+v", name, all)
+			continue
+		}
+		nodes, _ := all[0].(coordinator.NodesListed)
+		jobs, _ := all[1].(coordinator.LaneJobsListed)
+		if len(nodes.Nodes) != 1 || len(jobs.Jobs) != 1 || jobs.Jobs[0].Lane != "0l" {
+			t.Errorf("%s: first come %+v", name, all[:2])
+		}
+		var want []coordinator.Input
+		if c.event != nil {
+			want = p.inputs(c.event)
+		}
+		if got := all[2:]; len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: then come %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestWhatBefellLanesComesInTheirOrder(t *testing.T) {
+	all := (&nomadPort{}).inputs(nomad.Resync{Lanes: []nomad.LaneJob{
+		{Lane: "a", Gone: true},
+		{Lane: "b", Children: []nomad.Child{{Blocked: "full"}}},
+		{Lane: "c", Gone: true},
+	}})
+	want := []coordinator.Input{coordinator.LaneJobRemoved{Lane: "a"}, coordinator.LaneBlocked{Lane: "b", Reason: "full"}, coordinator.LaneJobRemoved{Lane: "c"}}
+	if !reflect.DeepEqual(all[2:], want) {
+		t.Errorf("%+v, want %+v", all[2:], want)
+	}
+}
