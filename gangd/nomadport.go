@@ -20,15 +20,17 @@ type nomadPort struct {
 }
 
 // CheckTemplate implements coordinator.Nomad.
-func (p *nomadPort) CheckTemplate(ctx context.Context, name string) error {
-	_, err := p.client.Template(ctx, name)
-	return blameTemplate(err)
+func (p *nomadPort) CheckTemplate(ctx context.Context, name string) (coordinator.Template, error) {
+	t, err := p.client.Template(ctx, name)
+	return coordinator.Template{Version: t.Version}, templateError(err)
 }
 
 // OpenLane implements coordinator.Nomad.
 func (p *nomadPort) OpenLane(ctx context.Context, o coordinator.OpenLane) (uint64, error) {
-	opened, err := p.client.OpenLane(ctx, nomad.LaneOrder{Lane: o.Lane, Template: o.Template, Node: o.Node, UUIDs: o.UUIDs})
-	return opened.TemplateVersion, blameTemplate(err)
+	opened, err := p.client.OpenLane(ctx, nomad.LaneOrder{
+		Lane: o.Lane, Template: o.Template, TemplateVersion: o.TemplateVersion, Node: o.Node, UUIDs: o.UUIDs,
+	})
+	return opened.TemplateVersion, templateError(err)
 }
 
 // PurgeLane implements coordinator.Nomad.
@@ -36,19 +38,28 @@ func (p *nomadPort) PurgeLane(ctx context.Context, job string) error {
 	return p.client.PurgeLane(ctx, job)
 }
 
-func blameTemplate(err error) error {
+// templateError tells the coordinator where a template is the cause, and
+// whether it is to blame.
+func templateError(err error) error {
 	var faulty *nomad.TemplateError
-	if errors.Is(err, nomad.ErrNoTemplate) || errors.As(err, &faulty) {
-		return templateFault{err}
+	switch {
+	case errors.Is(err, nomad.ErrTemplateVersion):
+		return templateFault{err, coordinator.ErrTemplateVersion}
+	case errors.Is(err, nomad.ErrNoTemplate) || errors.As(err, &faulty):
+		return templateFault{err, coordinator.ErrTemplate}
 	}
 	return err
 }
 
-// templateFault is coordinator.ErrTemplate in Nomad's own words, which say all.
-type templateFault struct{ error }
+// templateFault is one of the coordinator's errors in the words of Nomad's
+// adapter, which say all.
+type templateFault struct {
+	error
+	kind error
+}
 
 // Is implements what errors.Is looks for.
-func (templateFault) Is(target error) bool { return target == coordinator.ErrTemplate }
+func (f templateFault) Is(target error) bool { return target == f.kind }
 
 // Unwrap returns the error as Nomad's adapter made it.
 func (f templateFault) Unwrap() error { return f.error }
@@ -87,6 +98,8 @@ func (p *nomadPort) inputs(e nomad.Event) []coordinator.Input {
 		return []coordinator.Input{coordinator.LaneBlocked{Lane: e.Lane, Reason: e.Reason}}
 	case nomad.LaneGone:
 		return []coordinator.Input{coordinator.LaneJobRemoved{Lane: e.Lane}}
+	case nomad.TemplateChanged:
+		return []coordinator.Input{coordinator.TemplateSeen(e)}
 	}
 	return nil
 }
@@ -100,6 +113,11 @@ func (p *nomadPort) all(e nomad.Resync) []coordinator.Input {
 			nodes.Nodes = append(nodes.Nodes, p.node(n))
 		}
 	}
+	// The templates come first: what is decided with the nodes needs them.
+	var out []coordinator.Input
+	for _, t := range e.Templates {
+		out = append(out, coordinator.TemplateSeen(t))
+	}
 	var jobs coordinator.LaneJobsListed
 	var befell []coordinator.Input
 	for _, l := range e.Lanes {
@@ -110,7 +128,7 @@ func (p *nomadPort) all(e nomad.Resync) []coordinator.Input {
 			befell = append(befell, coordinator.LaneBlocked{Lane: l.Lane, Reason: why})
 		}
 	}
-	return append([]coordinator.Input{nodes, jobs}, befell...)
+	return append(append(out, nodes, jobs), befell...)
 }
 
 // ours are the nodes of the configured pool.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -51,6 +53,35 @@ func TestTheListTellsWhatTheStreamWouldHaveTold(t *testing.T) {
 		if got := all[2:]; len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: then come %+v, want %+v", name, got, want)
 		}
+	}
+}
+
+func TestTemplatesComeBeforeTheNodes(t *testing.T) {
+	seen := nomad.TemplateChanged{Name: "wan", Version: 7}
+	all := (&nomadPort{}).inputs(nomad.Resync{Templates: []nomad.TemplateChanged{seen}})
+	if want := (coordinator.TemplateSeen{Name: "wan", Version: 7}); all[0] != want || len(all) != 3 {
+		t.Errorf("%+v", all)
+	}
+	if all := (&nomadPort{}).inputs(seen); len(all) != 1 || all[0] != (coordinator.TemplateSeen{Name: "wan", Version: 7}) {
+		t.Errorf("a change: %+v", all)
+	}
+}
+
+func TestOnlyATemplateThatWillNotDoIsBlamed(t *testing.T) {
+	for _, c := range []struct{ from, is, isNot error }{
+		{nomad.ErrNoTemplate, coordinator.ErrTemplate, coordinator.ErrTemplateVersion},
+		{&nomad.TemplateError{Template: "wan"}, coordinator.ErrTemplate, coordinator.ErrTemplateVersion},
+		{nomad.ErrTemplateVersion, coordinator.ErrTemplateVersion, coordinator.ErrTemplate},
+		{errors.New("connection refused"), nil, coordinator.ErrTemplate},
+	} {
+		from := fmt.Errorf("open lane 0l: %w", c.from)
+		err := templateError(from)
+		if c.is != nil && !errors.Is(err, c.is) || errors.Is(err, c.isNot) || !errors.Is(err, c.from) || err.Error() != from.Error() {
+			t.Errorf("%v becomes %v", from, err)
+		}
+	}
+	if templateError(nil) != nil {
+		t.Error("success becomes an error")
 	}
 }
 

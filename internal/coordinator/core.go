@@ -20,6 +20,9 @@ type Core struct {
 	lanes  map[gang.LaneID]*lane
 	nodes  map[string]*node
 	hosts  map[string]*host // by the UUID of each of their GPUs
+	// templates has the version of each template that a gang is of, 0 where it
+	// is not known.
+	templates map[string]uint64
 	// bySeq lists all gangs by acceptance, and so by their Seq.
 	bySeq []*entry
 	ended int
@@ -117,6 +120,7 @@ func NewCore(cfg Config) *Core {
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),
 		hosts:     make(map[string]*host),
+		templates: make(map[string]uint64),
 		forgotten: make(map[gang.LaneID]time.Time),
 
 		resting:     make(map[gang.ID]*entry),
@@ -147,6 +151,8 @@ func (c *Core) dispatch(in Input) {
 		c.observeNode(in)
 	case LaneJobsListed, LaneJobChanged, LaneJobRemoved, LaneBlocked, LaneOpened, LanePurged:
 		c.observeNomad(in)
+	case TemplateSeen:
+		c.seeTemplate(in.Name, in.Version)
 	case Published:
 		c.published(in)
 	case Tick:
@@ -308,6 +314,7 @@ func (l *lane) seat() schedule.Seat {
 // insert puts a gang among all, by its Seq.
 func (c *Core) insert(g *entry) {
 	c.gangs[g.rec.ID] = g
+	c.nameTemplate(g.rec.Template)
 	at, _ := slices.BinarySearchFunc(c.bySeq, g.rec.Seq, func(e *entry, seq uint64) int { return cmp.Compare(e.rec.Seq, seq) })
 	c.bySeq = slices.Insert(c.bySeq, at, g)
 	if g.rec.State.Terminal() {

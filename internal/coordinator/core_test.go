@@ -514,7 +514,7 @@ func TestNothingIsLost(t *testing.T) {
 // disturb does one bad thing.
 func (w *world) disturb(i int) {
 	keepers := w.keepersInOrder()
-	switch w.rng.IntN(6) {
+	switch w.rng.IntN(7) {
 	case 0:
 		w.restart(2)
 	case 1: // a rank dies
@@ -555,6 +555,9 @@ func (w *world) disturb(i int) {
 				return
 			}
 		}
+	case 5: // an operator changes the template, once or too often
+		w.counts["template changed"]++
+		w.changeTemplate(w.version + w.rng.Uint64N(2))
 	}
 }
 

@@ -17,11 +17,12 @@ type Restored struct {
 }
 
 // SubmitRequest asks for gangs to be accepted, all or none. Random makes their
-// IDs.
+// IDs; Templates are theirs as they were checked, by name.
 type SubmitRequest struct {
-	Specs  []gang.Spec
-	Random [][5]byte
-	Reply  int
+	Specs     []gang.Spec
+	Templates map[string]Template
+	Random    [][5]byte
+	Reply     int
 }
 
 // CancelRequest asks for a gang to be ended for good.
@@ -212,6 +213,14 @@ type (
 	}
 )
 
+// TemplateSeen is the version of a template, told whenever it changes, and of
+// all templates after a start and whenever Nomad's event stream was lost. It may
+// be no template of any gang.
+type TemplateSeen struct {
+	Name    string
+	Version uint64
+}
+
 // The results of actions.
 type (
 	LaneOpened struct {
@@ -265,6 +274,7 @@ func (LaneJobsListed) input() {}
 func (LaneJobChanged) input() {}
 func (LaneJobRemoved) input() {}
 func (LaneBlocked) input()    {}
+func (TemplateSeen) input()   {}
 func (LaneOpened) input()     {}
 func (LanePurged) input()     {}
 func (Published) input()      {}
@@ -280,9 +290,12 @@ type (
 	OpenLane struct {
 		Lane     gang.LaneID
 		Template string
-		Node     string
-		UUIDs    []string
-		Job      string
+		// TemplateVersion is the same for all lanes of an attempt; 0 means the
+		// newest, where none was known.
+		TemplateVersion uint64
+		Node            string
+		UUIDs           []string
+		Job             string
 	}
 	PurgeLane struct {
 		Lane gang.LaneID

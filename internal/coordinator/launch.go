@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gangd/gangd/internal/gang"
@@ -35,7 +36,7 @@ func (c *Core) launch(d schedule.Start) {
 func (c *Core) openLane(g *entry, member int, m gang.Member) *lane {
 	l := &lane{rec: gang.Lane{
 		Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneOpening, Node: m.Node, GPUs: m.GPUs, UUIDs: c.uuids(m),
-		Template: g.rec.Template, Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: c.cfg.Fence,
+		Template: g.rec.Template, TemplateVersion: c.templates[g.rec.Template], Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: c.cfg.Fence,
 		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane),
 	}}
 	c.lanes[m.Lane] = l
@@ -45,7 +46,7 @@ func (c *Core) openLane(g *entry, member int, m gang.Member) *lane {
 }
 
 func (l *lane) open() OpenLane {
-	return OpenLane{Lane: l.rec.ID, Template: l.rec.Template, Node: l.rec.Node, UUIDs: l.rec.UUIDs, Job: l.rec.Job}
+	return OpenLane{Lane: l.rec.ID, Template: l.rec.Template, TemplateVersion: l.rec.TemplateVersion, Node: l.rec.Node, UUIDs: l.rec.UUIDs, Job: l.rec.Job}
 }
 
 // observeNomad takes in what Nomad says of lanes, and how calls to it went.
@@ -186,6 +187,8 @@ func (c *Core) laneOpened(in LaneOpened) {
 	g := c.entryOf(l.laneRun())
 	switch {
 	case g == nil || l.rec.State != gang.LaneOpening:
+	case errors.Is(in.Fault, ErrTemplateVersion) && l.rec.TemplateVersion != 0:
+		c.templateChanged(g, l, in.Fault)
 	case in.Template:
 		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: %v", g.rec.Template, in.Fault))
 	default:

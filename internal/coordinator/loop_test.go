@@ -33,6 +33,8 @@ type bench struct {
 	opening chan struct{} // OpenLane waits while it is set
 	purging chan struct{} // PurgeLane, too
 	inNomad int           // calls under way
+	opened  []OpenLane
+	refuse  error // OpenLane's answer where a version is ordered
 	orders  []Action
 	pulses  int
 	away    error        // Watch's answer, at once
@@ -119,15 +121,21 @@ func (t *benchTerm) Commit(ctx context.Context, batches []gang.Batch) (int, erro
 	return len(batches), fail
 }
 
-func (b *bench) CheckTemplate(_ context.Context, name string) error {
+func (b *bench) CheckTemplate(_ context.Context, name string) (Template, error) {
 	if name != "ddim" {
-		return fmt.Errorf("no job %q: %w", name, ErrTemplate)
+		return Template{}, fmt.Errorf("no job %q: %w", name, ErrTemplate)
 	}
-	return nil
+	return Template{Version: 7}, nil
 }
 
 func (b *bench) OpenLane(_ context.Context, o OpenLane) (uint64, error) {
 	b.called("open "+o.Job, &b.opening)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opened = append(b.opened, o)
+	if o.TemplateVersion != 0 {
+		return o.TemplateVersion, b.refuse
+	}
 	return 1, nil
 }
 

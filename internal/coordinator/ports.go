@@ -40,9 +40,11 @@ var ErrTemplate = errors.New("the template will not do")
 // Nomad opens and purges lanes, and tells what it sees. Its calls, as those of
 // Publisher, end soon after ctx: a term is over only when the last of them is.
 type Nomad interface {
-	// CheckTemplate returns what is wrong with the template; the error wraps
-	// ErrTemplate where Nomad itself answered.
-	CheckTemplate(ctx context.Context, name string) error
+	// CheckTemplate reads a template; the error wraps ErrTemplate where Nomad
+	// itself answered that it will not do.
+	CheckTemplate(ctx context.Context, name string) (Template, error)
+	// OpenLane returns the version of the template that the lane was made from.
+	// The error wraps ErrTemplate or ErrTemplateVersion where that is the cause.
 	OpenLane(ctx context.Context, order OpenLane) (version uint64, err error)
 	PurgeLane(ctx context.Context, job string) error
 	// Watch hands on all that Nomad shows of nodes and lanes, the whole first,

@@ -21,7 +21,7 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 	if len(specs) == 0 || len(specs) > MaxSpecs {
 		return nil, gang.Refuse("a submission has 1 to %d gangs, this one has %d", MaxSpecs, len(specs))
 	}
-	checked := make(map[string]bool)
+	checked := make(map[string]Template)
 	params := 0
 	for _, s := range specs {
 		if params += len(s.Params); params > gang.MaxBatchBytes/2 {
@@ -30,23 +30,25 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 		if err := s.Validate(); err != nil {
 			return nil, gang.Refuse("%v", err)
 		}
-		if checked[s.Template] {
+		if _, done := checked[s.Template]; done {
 			continue
 		}
-		checked[s.Template] = true
-		err := l.cfg.Nomad.CheckTemplate(ctx, s.Template)
+		template, err := l.cfg.Nomad.CheckTemplate(ctx, s.Template)
 		switch {
 		case errors.Is(err, ErrTemplate):
 			return nil, gang.Refuse("%v", err)
 		case err != nil:
 			return nil, fmt.Errorf("check template %s: %w: %w", s.Template, err, gang.ErrOverloaded)
 		}
+		checked[s.Template] = template
 	}
 	random := make([][5]byte, len(specs))
 	for i := range random {
 		rand.Read(random[i][:])
 	}
-	return l.request(ctx, func(reply int) Input { return SubmitRequest{Specs: specs, Random: random, Reply: reply} })
+	return l.request(ctx, func(reply int) Input {
+		return SubmitRequest{Specs: specs, Templates: checked, Random: random, Reply: reply}
+	})
 }
 
 // Cancel ends a gang for good.

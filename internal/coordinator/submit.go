@@ -39,6 +39,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 	}
 	for _, g := range accepted {
 		c.insert(g)
+		c.seeTemplate(g.rec.Template, in.Templates[g.rec.Template].Version)
 		c.touch(g)
 		g.queued = true
 	}

@@ -41,6 +41,8 @@ type world struct {
 	counts   map[string]int
 	finished map[Run]int // ranks that have done their part
 	trace    []string
+	// version is the template's as Nomad has it; kept the oldest it keeps.
+	version, kept uint64
 	// crashy worlds crash between any two effects.
 	crashy bool
 	// faults are expected.
@@ -93,7 +95,7 @@ func newWorld(t *testing.T, seed uint64, nodes, perLeaf int) *world {
 		kv: make(map[string][]byte), jobs: make(map[string]*simJob), keepers: make(map[gang.LaneID]*simKeeper),
 		mail: make(map[string][]Input), calls: make(map[string][]Action),
 		ended: make(map[gang.ID]gang.State), answers: make(map[int]Answer), manifest: make(map[gang.ID]Manifest), counts: make(map[string]int),
-		finished: make(map[Run]int),
+		finished: make(map[Run]int), version: 1,
 	}
 	for i := range nodes {
 		n := &simNode{id: fmt.Sprintf("node-%d", i)}
@@ -136,6 +138,7 @@ func (w *world) boot(perLeaf int) {
 	for i := range w.nodes {
 		views = append(views, w.view(i, perLeaf))
 	}
+	w.post("nomad", TemplateSeen{"ddim", w.version})
 	w.post("nomad", NodesListed{views})
 	var jobs []LaneJob
 	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
@@ -373,10 +376,14 @@ func (w *world) call(key string) {
 	}
 	switch a := a.(type) {
 	case OpenLane:
+		if w.jobs[a.Job] == nil && a.TemplateVersion != 0 && a.TemplateVersion < w.kept {
+			w.post("call "+string(a.Lane), LaneOpened{Lane: a.Lane, Fault: fmt.Errorf("open lane: %w", ErrTemplateVersion)})
+			return
+		}
 		if w.jobs[a.Job] == nil {
 			w.jobs[a.Job] = &simJob{order: a, alloc: fmt.Sprintf("alloc-%s-%d", a.Lane, len(w.trace))}
 		}
-		w.post("call "+string(a.Lane), LaneOpened{Lane: a.Lane, Version: 1})
+		w.post("call "+string(a.Lane), LaneOpened{Lane: a.Lane, Version: cmp.Or(a.TemplateVersion, w.version)})
 	case PurgeLane:
 		if j := w.jobs[a.Job]; j != nil {
 			delete(w.jobs, a.Job)
@@ -499,6 +506,15 @@ func (w *world) check() {
 			}
 		}
 	}
+	versions := make(map[Run]uint64)
+	for _, l := range w.core.lanesInOrder() {
+		if j := w.jobs[l.rec.Job]; j != nil {
+			if v, other := versions[l.laneRun()]; other && v != j.order.TemplateVersion {
+				w.t.Fatalf("lanes of %v are opened from versions %d and %d of the template\n%s", l.laneRun(), v, j.order.TemplateVersion, w.tail())
+			}
+			versions[l.laneRun()] = j.order.TemplateVersion
+		}
+	}
 	if err := w.core.engine.Cluster().Check(); err != nil {
 		w.t.Fatalf("%v\n%s", err, w.tail())
 	}
@@ -585,7 +601,7 @@ func (w *world) submit(spec gang.Spec) gang.ID {
 	}
 	crashy := w.crashy
 	w.crashy = false
-	w.tell(SubmitRequest{Specs: []gang.Spec{spec}, Random: [][5]byte{random}, Reply: reply})
+	w.tell(SubmitRequest{Specs: []gang.Spec{spec}, Templates: map[string]Template{spec.Template: {Version: w.version}}, Random: [][5]byte{random}, Reply: reply})
 	w.crashy = crashy
 	a := w.answers[reply]
 	w.must(a.Fault)

@@ -243,13 +243,14 @@ func (w *writer) finished(key gang.LaneID, c *call) {
 	}
 }
 
-// retry calls f until it succeeds, a template is to blame, or the tries are
+// retry calls f until it succeeds, a template is the cause, or the tries are
 // used up.
 func retry[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	pause := callPause
 	for try := 1; ; try++ {
 		out, err := f()
-		if err == nil || try == callTries || errors.Is(err, ErrTemplate) || errors.Is(err, ErrPublished) || ctx.Err() != nil {
+		final := errors.Is(err, ErrTemplate) || errors.Is(err, ErrTemplateVersion) || errors.Is(err, ErrPublished)
+		if err == nil || try == callTries || final || ctx.Err() != nil {
 			return out, err
 		}
 		select {

@@ -21,11 +21,12 @@ type Opened struct {
 	Existed bool
 }
 
-// OpenLane makes the lane's pinned parent from the template as it is now and
-// dispatches it, once: what an earlier call did, however far it came, is
-// found and completed. The error wraps ErrNoTemplate, or is a *TemplateError,
-// where the template is at fault. A call that fails otherwise may be made
-// again.
+// OpenLane makes the lane's pinned parent from the ordered version of the
+// template and dispatches it, once: what an earlier call did, however far it
+// came, is found and completed, whatever became of the template since. The
+// error wraps ErrNoTemplate, or is a *TemplateError, where the template is at
+// fault, and wraps ErrTemplateVersion where only that version of it is gone. A
+// call that fails otherwise may be made again.
 func (c *Client) OpenLane(ctx context.Context, o LaneOrder) (Opened, error) {
 	if err := o.validate(); err != nil {
 		return Opened{}, err
@@ -42,21 +43,13 @@ func (c *Client) OpenLane(ctx context.Context, o LaneOrder) (Opened, error) {
 	return opened, nil
 }
 
-func (c *Client) openLane(ctx context.Context, o LaneOrder) (Opened, error) {
-	template, err := c.template(ctx, o.Template)
-	if err != nil {
-		return Opened{}, err
+func (c *Client) openLane(ctx context.Context, o LaneOrder) (opened Opened, err error) {
+	opened.Job = ParentID(o.Template, o.Node, o.Lane)
+	if err = c.create(ctx, o, &opened); err != nil {
+		// It may exist, or the answer may have been lost on its way.
+		err = c.find(ctx, &opened, err)
 	}
-	opened := Opened{TemplateVersion: value(template.JobModifyIndex)}
-	parent, err := pinned(template, o)
-	if err != nil {
-		return Opened{}, err
-	}
-	opened.Job = *parent.ID
-	if err := c.create(ctx, parent, &opened); err != nil {
-		return Opened{}, err
-	}
-	if opened.Existed {
+	if err == nil && opened.Existed {
 		opened.Child, err = c.adoptChild(ctx, opened.Job)
 	}
 	if err == nil && opened.Child == "" {
@@ -65,27 +58,40 @@ func (c *Client) openLane(ctx context.Context, o LaneOrder) (Opened, error) {
 	return opened, err
 }
 
-// create registers a parent that is not there yet, and notes if it is.
-func (c *Client) create(ctx context.Context, parent *api.Job, opened *Opened) error {
+// create registers a parent that is not there yet.
+func (c *Client) create(ctx context.Context, o LaneOrder, opened *Opened) error {
+	template, err := c.template(ctx, o.Template, o.TemplateVersion)
+	if err != nil {
+		return err
+	}
+	opened.TemplateVersion = value(template.JobModifyIndex)
+	parent, err := pinned(template, o)
+	if err != nil {
+		return err
+	}
 	opts, cancel := write(ctx)
 	defer cancel()
 	// Index 0 means that the job must not exist.
-	_, _, err := c.api.Jobs().EnforceRegister(parent, 0, opts)
-	if err == nil {
-		return nil
+	if _, _, err := c.api.Jobs().EnforceRegister(parent, 0, opts); err != nil {
+		return fmt.Errorf("register job %s: %w", opened.Job, err)
 	}
-	// It may exist, or the answer may have been lost on its way.
-	found, exists, infoErr := c.info(ctx, *parent.ID)
-	if infoErr != nil || !exists {
-		return fmt.Errorf("register job %s: %w", *parent.ID, errors.Join(err, infoErr))
+	return nil
+}
+
+// find notes the parent that is there although it could not be created, for the
+// cause, which it returns where there is none.
+func (c *Client) find(ctx context.Context, opened *Opened, cause error) error {
+	found, exists, err := c.info(ctx, opened.Job)
+	if err != nil || !exists {
+		return errors.Join(cause, err)
 	}
 	if value(found.Stop) {
-		return fmt.Errorf("register job %s: it exists and was stopped: purge it", *parent.ID)
+		return fmt.Errorf("register job %s: it exists and was stopped: purge it", opened.Job)
 	}
 	opened.Existed = true
 	opened.TemplateVersion, err = strconv.ParseUint(found.Meta[metaVersion], 10, 64)
 	if err != nil {
-		return fmt.Errorf("read job %s: its meta %s: %w", *parent.ID, metaVersion, err)
+		return fmt.Errorf("read job %s: its meta %s: %w", opened.Job, metaVersion, err)
 	}
 	return nil
 }

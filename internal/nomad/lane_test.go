@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -86,7 +87,7 @@ func TestOpenCompletesWhatAnEarlierCallBegan(t *testing.T) {
 	order := LaneOrder{Lane: "lane0begun", Template: "begun", Node: theNode(t, c).ID, UUIDs: gpus[:1]}
 
 	t.Run("registered", func(t *testing.T) {
-		job, err := c.template(t.Context(), order.Template)
+		job, err := c.template(t.Context(), order.Template, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,6 +227,77 @@ func TestTemplateIsReadAndRefused(t *testing.T) {
 	}
 	if _, err := c.Template(t.Context(), "readable"); !errors.Is(err, ErrNoTemplate) {
 		t.Errorf("a stopped template: %v", err)
+	}
+}
+
+// A gang's lanes are of one version of its template, whatever the operator does
+// to it between two of them.
+func TestLaneIsOfTheOrderedVersion(t *testing.T) {
+	c := open(t, nomadAgent(t))
+	job := template("versions", "exec sleep 600")
+	change := func(priority int) uint64 { // of anything
+		job.Priority = new(priority)
+		if _, _, err := c.api.Jobs().Register(job, nil); err != nil {
+			t.Fatal(err)
+		}
+		info, _, err := c.api.Jobs().Info("versions", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *info.JobModifyIndex
+	}
+	register(t, c, job)
+	first := change(51)
+	order := LaneOrder{Lane: "lane0versions", Template: "versions", TemplateVersion: first, Node: "no-such-node", UUIDs: gpus[:1]}
+	openAt := func(lane gang.LaneID, version uint64) error {
+		o := order
+		o.Lane, o.TemplateVersion = lane, version
+		opened, err := c.OpenLane(t.Context(), o)
+		if err == nil {
+			t.Cleanup(func() { c.PurgeLane(context.Background(), opened.Job) })
+		}
+		return err
+	}
+
+	job.Meta = map[string]string{"colour": "red"}
+	job.TaskGroups[0].RestartPolicy.Attempts = new(3) // no template any more
+	second := change(52)
+	opened := openLane(t, c, order)
+	parent, _, err := c.info(t.Context(), opened.Job)
+	if err != nil || opened.TemplateVersion != first || parent.Meta["colour"] != "" {
+		t.Errorf("opened %+v, meta %v, %v", opened, parent.Meta, err)
+	}
+	var faulty *TemplateError
+	if err := openAt("lane1versions", second); !errors.As(err, &faulty) {
+		t.Errorf("a version that is no template: %v", err)
+	}
+	job.TaskGroups[0].RestartPolicy.Attempts = new(0)
+	third := change(53)
+	if opened := openLane(t, c, LaneOrder{Lane: "lane2versions", Template: "versions", Node: order.Node, UUIDs: gpus[:1]}); opened.TemplateVersion != third {
+		t.Errorf("the newest version is %d, and it opened %+v", third, opened)
+	}
+
+	stopped := uint64(0)
+	if _, _, err := c.api.Jobs().Deregister("versions", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if info, _, err := c.api.Jobs().Info("versions", nil); err == nil {
+		stopped = *info.JobModifyIndex
+	}
+	if err := openAt("lane3versions", third); !errors.Is(err, ErrNoTemplate) {
+		t.Errorf("the template is stopped: %v", err)
+	}
+	for i := range 6 { // Nomad keeps six versions
+		change(60 + i)
+		if err := openAt("lane3versions", stopped); !errors.Is(err, ErrTemplateVersion) || errors.Is(err, ErrNoTemplate) {
+			t.Errorf("the version that was a stop: %v", err)
+		}
+	}
+	if err := openAt("lane4versions", first); !errors.Is(err, ErrTemplateVersion) {
+		t.Errorf("a version that is no longer kept: %v", err)
+	}
+	if again, err := c.OpenLane(t.Context(), order); err != nil || again.Child != opened.Child || again.TemplateVersion != first {
+		t.Errorf("a lane that was opened from it: %+v, %v", again, err)
 	}
 }
 

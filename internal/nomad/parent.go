@@ -31,6 +31,9 @@ const (
 type LaneOrder struct {
 	Lane     gang.LaneID
 	Template string
+	// TemplateVersion is which version of the template it is made from: the
+	// newest where it is 0.
+	TemplateVersion uint64
 	// Node is Nomad's node ID; UUIDs are the GPUs there.
 	Node  string
 	UUIDs []string

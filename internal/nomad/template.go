@@ -25,6 +25,11 @@ const (
 // ErrNoTemplate is wrapped where no job that runs has the template's name.
 var ErrNoTemplate = errors.New("no such template")
 
+// ErrTemplateVersion is wrapped where a template is there, but not in the
+// version that is asked for: the operator changed it since, and Nomad no longer
+// keeps what it was.
+var ErrTemplateVersion = errors.New("the template is no longer what it was")
+
 // Template is what the rest of gangd knows of an operator's job.
 type Template struct {
 	Name string
@@ -64,10 +69,10 @@ func (e *TemplateError) Error() string {
 	return fmt.Sprintf("job %q is no template for gangs:\n  %s", e.Template, strings.Join(lines, "\n  "))
 }
 
-// Template reads a template and checks it. The error wraps ErrNoTemplate, or
-// is a *TemplateError.
+// Template reads a template as it is now and checks it. The error wraps
+// ErrNoTemplate, or is a *TemplateError.
 func (c *Client) Template(ctx context.Context, name string) (Template, error) {
-	job, err := c.template(ctx, name)
+	job, err := c.template(ctx, name, 0)
 	if err != nil {
 		return Template{}, err
 	}
@@ -76,7 +81,9 @@ func (c *Client) Template(ctx context.Context, name string) (Template, error) {
 	return t, nil
 }
 
-func (c *Client) template(ctx context.Context, name string) (*api.Job, error) {
+// template reads one version of a template, the newest where it is 0, and
+// checks it. A template that was stopped is none, in any version.
+func (c *Client) template(ctx context.Context, name string, version uint64) (*api.Job, error) {
 	opts, cancel := query(ctx, requestTimeout)
 	defer cancel()
 	job, _, err := c.api.Jobs().Info(name, opts)
@@ -88,7 +95,29 @@ func (c *Client) template(ctx context.Context, name string) (*api.Job, error) {
 	case value(job.Stop):
 		return nil, fmt.Errorf("%w: job %q was stopped: register it again with `nomad job run`", ErrNoTemplate, name)
 	}
+	if version != 0 && value(job.JobModifyIndex) != version {
+		if job, err = c.earlierTemplate(ctx, name, version); err != nil {
+			return nil, err
+		}
+	}
 	return job, checkTemplate(job, c.driver)
+}
+
+// earlierTemplate finds a version of a job among those that Nomad keeps: by
+// default the last six, or since it was last purged.
+func (c *Client) earlierTemplate(ctx context.Context, name string, version uint64) (*api.Job, error) {
+	opts, cancel := query(ctx, requestTimeout)
+	defer cancel()
+	kept, _, _, err := c.api.Jobs().Versions(name, false, opts)
+	if err != nil && !isNotFound(err) {
+		return nil, fmt.Errorf("read the versions of template %q: %w", name, err)
+	}
+	for _, job := range kept {
+		if value(job.JobModifyIndex) == version && !value(job.Stop) {
+			return job, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: job %q was changed, and Nomad does not keep its version of JobModifyIndex %d", ErrTemplateVersion, name, version)
 }
 
 // CheckTemplate says what a job lacks to be a template: it returns nil or a

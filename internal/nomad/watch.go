@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
 	"github.com/gangd/gangd/internal/gang"
 )
 
@@ -15,8 +17,9 @@ type Event interface{ event() }
 // Resync is all there is. It comes first, and whenever events may have been
 // missed: what it does not name is gone.
 type Resync struct {
-	Nodes []Node
-	Lanes []LaneJob
+	Nodes     []Node
+	Lanes     []LaneJob
+	Templates []TemplateChanged
 }
 
 // NodeChanged is a node as it is now.
@@ -49,9 +52,9 @@ type LaneGone struct {
 // stopped; it may be no template of ours. (Nomad 1.6 does not tell of a purged
 // one: Template does.)
 type TemplateChanged struct {
-	Name    string
+	Name string
+	// Version is Nomad's JobModifyIndex, which only grows.
 	Version uint64
-	Gone    bool
 }
 
 func (Resync) event()            {}
@@ -131,13 +134,40 @@ func (c *Client) resync(ctx context.Context) (*translator, Resync, error) {
 		return nil, Resync{}, err
 	}
 	at.nodes = index
+	// After the other jobs: what changed in between is told by the stream too.
+	templates, err := c.templates(ctx)
+	if err != nil {
+		return nil, Resync{}, err
+	}
 	t := &translator{told: at, nodes: make(map[string]uint64, len(nodes))}
-	all := Resync{Lanes: lanes, Nodes: make([]Node, len(nodes))}
+	all := Resync{Lanes: lanes, Nodes: make([]Node, len(nodes)), Templates: templates}
 	for i, wire := range nodes {
 		t.nodes[wire.ID] = wire.ModifyIndex
 		all.Nodes[i] = wire.node()
 	}
 	return t, all, nil
+}
+
+// templateFilter selects jobs that could be templates, in Nomad's filter
+// language, which cannot ask whether a job is parameterized. What was
+// dispatched, or started by a schedule, has a parent.
+const templateFilter = `Type == "batch" and ParentID == "" and Stop != true and ID not matches "^gangd[.]"`
+
+// templates lists the versions of all parameterized jobs.
+func (c *Client) templates(ctx context.Context) (found []TemplateChanged, err error) {
+	_, err = pages(ctx, api.QueryOptions{Filter: templateFilter}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+		stubs, meta, err := c.api.Jobs().List(opts)
+		for _, stub := range stubs {
+			if stub.ParameterizedJob {
+				found = append(found, TemplateChanged{Name: stub.ID, Version: stub.JobModifyIndex})
+			}
+		}
+		return meta, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list templates: %w", err)
+	}
+	return found, nil
 }
 
 // translator makes events of the stream's.
@@ -250,5 +280,5 @@ func jobEvent(j *jobWire) Event {
 	if j.ParameterizedJob == nil || j.Dispatched {
 		return nil
 	}
-	return TemplateChanged{Name: j.ID, Version: j.JobModifyIndex, Gone: j.Stop}
+	return TemplateChanged{Name: j.ID, Version: j.JobModifyIndex}
 }

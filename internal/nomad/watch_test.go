@@ -60,8 +60,11 @@ func TestWatchBeginsWithAllThereIs(t *testing.T) {
 
 	w := watch(t, c)
 	first, ok := (<-w.events).(Resync)
-	if !ok || len(first.Nodes) != 1 || len(first.Lanes) != 1 {
+	if !ok || len(first.Nodes) != 1 || len(first.Lanes) != 1 || len(first.Templates) != 1 {
 		t.Fatalf("the first event is %+v", first)
+	}
+	if got := first.Templates[0]; got.Name != "before" || got.Version != opened.TemplateVersion {
+		t.Errorf("template %+v, the lane is of version %d", got, opened.TemplateVersion)
 	}
 	n := first.Nodes[0]
 	if n.Meta["leaf"] != "leaf-7" || n.Status != NodeReady || !n.Eligible || n.Draining || n.Pool != "default" || n.Attributes["kernel.name"] != "linux" {
@@ -96,7 +99,7 @@ func TestWatchTellsALanesLife(t *testing.T) {
 	w := watch(t, c)
 	until(w, "resync", func(Resync) bool { return true })
 	register(t, c, template("failing", "sleep 0.1; echo boom >&2; exit 3"))
-	until(w, "template", func(e TemplateChanged) bool { return e.Name == "failing" && e.Version > 0 && !e.Gone })
+	registered := until(w, "template", func(e TemplateChanged) bool { return e.Name == "failing" && e.Version > 0 })
 
 	opened := openLane(t, c, LaneOrder{Lane: "lane0failing", Template: "failing", Node: theNode(t, c).ID, UUIDs: gpus[:1]})
 	a := until(w, "failure", func(e AllocationChanged) bool {
@@ -118,7 +121,7 @@ func TestWatchTellsALanesLife(t *testing.T) {
 	if _, _, err := c.api.Jobs().Deregister("failing", false, nil); err != nil {
 		t.Fatal(err)
 	}
-	until(w, "end of the template", func(e TemplateChanged) bool { return e.Name == "failing" && e.Gone })
+	until(w, "end of the template", func(e TemplateChanged) bool { return e.Name == "failing" && e.Version > registered.Version })
 }
 
 func TestWatchTellsOfABlockedLane(t *testing.T) {

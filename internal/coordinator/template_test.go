@@ -1,0 +1,135 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// versions are those that the lanes of a gang's attempt were ordered from, and
+// those in their records.
+func (w *world) versions(id gang.ID) (ordered, written []uint64) {
+	for _, m := range w.core.gangs[id].rec.Members {
+		for _, a := range w.calls[string(m.Lane)] {
+			if open, is := a.(OpenLane); is {
+				ordered = append(ordered, open.TemplateVersion)
+			}
+		}
+		l, err := gang.DecodeLane(string(m.Lane), w.kv[gang.LaneKey(m.Node, m.Lane)])
+		w.must(err)
+		written = append(written, l.TemplateVersion)
+	}
+	return ordered, written
+}
+
+// changeTemplate is an operator's; Nomad keeps no older versions than kept.
+func (w *world) changeTemplate(kept uint64) {
+	w.version++
+	w.kept = kept
+	w.post("nomad", TemplateSeen{"ddim", w.version})
+}
+
+func TestLanesOfAnAttemptAreOfOneVersionOfTheTemplate(t *testing.T) {
+	w := ready(t, 30, 2, 2)
+	w.version = 7 // the news of it is still under way
+	id := w.submit(simSpec(16, 8))
+	want := []uint64{7, 7}
+	if ordered, written := w.versions(id); !slices.Equal(ordered, want) || !slices.Equal(written, want) {
+		t.Errorf("lanes are ordered from versions %d, and written %d", ordered, written)
+	}
+	lanes := w.core.gangs[id].rec.Members
+	w.call(string(lanes[0].Lane))
+	w.changeTemplate(1)
+	w.until(2, "the news of the change", func() bool { return w.core.templates["ddim"] == 8 })
+	w.restart(2)
+	if ordered, _ := w.versions(id); !slices.Equal(ordered, want) {
+		t.Errorf("after gangd's restart lanes are ordered from versions %d", ordered)
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+	if rec := w.core.gangs[id].rec; rec.Attempt != 1 {
+		t.Errorf("attempt %d", rec.Attempt)
+	}
+	next := w.submit(simSpec(16, 8))
+	w.until(2, "the next launch", func() bool { return w.state(next) == gang.Launching })
+	if ordered, _ := w.versions(next); !slices.Equal(ordered, []uint64{8, 8}) {
+		t.Errorf("the next gang's lanes are ordered from versions %d", ordered)
+	}
+}
+
+// Late news of an older version changes nothing, and neither does news of a
+// job that no gang is of.
+func TestVersionsOfTemplatesOnlyGrow(t *testing.T) {
+	w := ready(t, 31, 2, 2)
+	w.version = 7
+	w.submit(simSpec(1, 1))
+	w.tell(TemplateSeen{"ddim", 6})
+	w.tell(TemplateSeen{"other", 9})
+	if v := w.core.templates; len(v) != 1 || v["ddim"] != 7 {
+		t.Errorf("versions %v", v)
+	}
+}
+
+// A version that Nomad no longer keeps is nobody's failure: the gang starts
+// anew, on the same nodes if need be, from what is there.
+func TestAVersionThatIsGoneStartsTheAttemptAnew(t *testing.T) {
+	for name, told := range map[string]bool{"and the next one is known": true, "and nothing is known of the next one": false} {
+		t.Run(name, func(t *testing.T) {
+			w := ready(t, 32, 2, 2)
+			w.version = 7
+			id := w.submit(simSpec(16, 8))
+			w.version, w.kept = 8, 8
+			if told {
+				w.tell(TemplateSeen{"ddim", 8})
+			}
+			w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 })
+			want := []uint64{8, 8}
+			if !told {
+				want = []uint64{0, 0}
+			}
+			if ordered, _ := w.versions(id); !slices.Equal(ordered, want) {
+				t.Errorf("lanes are ordered from versions %d, want %d", ordered, want)
+			}
+			rec := w.core.gangs[id].rec
+			if rec.Failures != 0 || len(rec.Avoid) != 0 || !strings.Contains(rec.Why, "template ddim was changed") {
+				t.Errorf("failures %d, avoids %v, why %q", rec.Failures, rec.Avoid, rec.Why)
+			}
+			w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+			if n := w.core.gangs[id].rec.Attempt; n != 2 {
+				t.Errorf("attempt %d", n)
+			}
+		})
+	}
+}
+
+// The newest version cannot be gone; what says so is a failure like others, of
+// which there are not too many.
+func TestTheNewestVersionIsNotAskedForWithoutEnd(t *testing.T) {
+	w := ready(t, 33, 2, 2)
+	w.version = 0
+	id := w.submit(simSpec(8, 8))
+	w.tell(LaneOpened{Lane: w.core.gangs[id].rec.Members[0].Lane, Fault: ErrTemplateVersion})
+	if rec := w.core.gangs[id].rec; rec.Failures != 1 {
+		t.Errorf("failures %d", rec.Failures)
+	}
+}
+
+func TestLanesAreOpenedFromTheTemplateThatWasChecked(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		b.set(func() { b.refuse = fmt.Errorf("open lane: %w", ErrTemplateVersion) })
+		if _, err := b.loop.Submit(ctx, []gang.Spec{simSpec(8, 8)}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.set(func() {
+			// The one that is gone is not asked for again.
+			if len(b.opened) != 2 || b.opened[0].TemplateVersion != 7 || b.opened[1].TemplateVersion != 0 {
+				t.Errorf("opened %+v", b.opened)
+			}
+		})
+	})
+}
