@@ -301,18 +301,26 @@ func TestLaneIsOfTheOrderedVersion(t *testing.T) {
 	}
 }
 
-func TestSchedulerWarnings(t *testing.T) {
-	c := open(t, nomadAgent(t))
+// configureScheduler returns what sets Nomad's scheduler for the length of the
+// test.
+func configureScheduler(t *testing.T, c *Client) func(api.SchedulerConfiguration) {
+	t.Helper()
 	before, _, err := c.api.Operator().SchedulerGetConfiguration(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(config api.SchedulerConfiguration) {
+	set := func(config api.SchedulerConfiguration) {
 		if _, _, err := c.api.Operator().SchedulerSetConfiguration(&config, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { write(*before.SchedulerConfig) })
+	t.Cleanup(func() { set(*before.SchedulerConfig) })
+	return set
+}
+
+func TestSchedulerWarnings(t *testing.T) {
+	c := open(t, nomadAgent(t))
+	write := configureScheduler(t, c)
 	set := func(config api.SchedulerConfiguration) []string {
 		write(config)
 		warnings, err := c.CheckScheduler(t.Context())
@@ -325,7 +333,8 @@ func TestSchedulerWarnings(t *testing.T) {
 		t.Errorf("a good configuration: %q", w)
 	}
 	w := set(api.SchedulerConfiguration{PreemptionConfig: api.PreemptionConfig{BatchSchedulerEnabled: true, SystemSchedulerEnabled: true}})
-	if len(w) != 2 || !strings.Contains(w[0], "batch") || !strings.Contains(w[1], "system") {
+	if len(w) != 2 || !strings.Contains(w[0], "batch jobs preempt: those of priority 60 or more") || !strings.Contains(w[0], "lanes may stop other jobs of priority 40 or less") ||
+		!strings.Contains(w[1], "system jobs preempt: those of priority 60 or more") || strings.Contains(w[1], "40") {
 		t.Errorf("preemption: %q", w)
 	}
 	if w := set(api.SchedulerConfiguration{RejectJobRegistration: true, PauseEvalBroker: true}); len(w) != 2 {

@@ -23,6 +23,15 @@ const (
 	// deviceGroup is the vendor and type under which the device plugin lists
 	// each GPU by its UUID.
 	deviceGroup = "gangd/gpu/"
+	// lanePriority is every lane's in Nomad, whatever its template says. Lanes of
+	// one priority never preempt each other: which gang makes room for which is
+	// gangd's to decide, by tiers. It is Nomad's default, so that lanes and jobs
+	// that do not say otherwise leave each other alone too; an operator who must
+	// have a job run before gangs gives that more.
+	lanePriority = 50
+	// preemptionStep is how much lower a priority must be for Nomad to preempt
+	// it (scheduler/preemption.go of Nomad 1.6).
+	preemptionStep = 10
 	// nodeDigits are enough of a node's ID for a person to tell it.
 	nodeDigits = 8
 )
@@ -92,6 +101,7 @@ func pinned(job *api.Job, o LaneOrder) (*api.Job, error) {
 	forgetServerFields(job)
 	job.ID = new(ParentID(o.Template, o.Node, o.Lane))
 	job.Name = job.ID
+	job.Priority = new(lanePriority)
 	if job.Meta == nil {
 		job.Meta = make(map[string]string)
 	}

@@ -6,7 +6,9 @@ import (
 )
 
 // CheckScheduler returns what in Nomad's scheduler configuration works against
-// gangs, each as a sentence that says what to change.
+// gangs, each as a sentence that says what to change. Lanes do not preempt each
+// other, but jobs of higher priority may preempt them; lanes are batch jobs, and
+// may themselves preempt what is of lower priority.
 func (c *Client) CheckScheduler(ctx context.Context) (warnings []string, err error) {
 	opts, cancel := query(ctx, requestTimeout)
 	defer cancel()
@@ -19,17 +21,19 @@ func (c *Client) CheckScheduler(ctx context.Context) (warnings []string, err err
 		return []string{"Nomad has no scheduler configuration yet: no leader was elected"}, nil
 	}
 	for _, p := range []struct {
-		enabled    bool
-		kind, flag string
+		enabled          bool
+		kind, flag, also string
 	}{
-		{config.PreemptionConfig.BatchSchedulerEnabled, "batch", "-preempt-batch-scheduler"},
-		{config.PreemptionConfig.SystemSchedulerEnabled, "system", "-preempt-system-scheduler"},
-		{config.PreemptionConfig.SysBatchSchedulerEnabled, "sysbatch", "-preempt-sysbatch-scheduler"},
-		{config.PreemptionConfig.ServiceSchedulerEnabled, "service", "-preempt-service-scheduler"},
+		{config.PreemptionConfig.BatchSchedulerEnabled, "batch", "-preempt-batch-scheduler",
+			fmt.Sprintf(", and lanes may stop other jobs of priority %d or less", lanePriority-preemptionStep)},
+		{config.PreemptionConfig.SystemSchedulerEnabled, "system", "-preempt-system-scheduler", ""},
+		{config.PreemptionConfig.SysBatchSchedulerEnabled, "sysbatch", "-preempt-sysbatch-scheduler", ""},
+		{config.PreemptionConfig.ServiceSchedulerEnabled, "service", "-preempt-service-scheduler", ""},
 	} {
 		if p.enabled {
 			warnings = append(warnings, fmt.Sprintf(
-				"Nomad lets %s jobs of higher priority preempt: it may stop single members of a gang: run `nomad operator scheduler set-config %s=false`", p.kind, p.flag))
+				"Nomad lets %s jobs preempt: those of priority %d or more may stop single members of gangs%s: run `nomad operator scheduler set-config %s=false`",
+				p.kind, lanePriority+preemptionStep, p.also, p.flag))
 		}
 	}
 	if config.RejectJobRegistration {

@@ -178,9 +178,13 @@ func TestPinnedParent(t *testing.T) {
 	job := gangTemplate()
 	job.JobModifyIndex, job.Version, job.Status = new(uint64(42)), new(uint64(3)), new("running")
 	job.Constraints = []*api.Constraint{api.NewConstraint("${attr.cpu.arch}", "=", "amd64")}
+	job.Priority = new(90)
 	p, err := pinned(job, LaneOrder{Lane: "0l", Template: "wan", Node: "4cf8a1b2-77", UUIDs: []string{"GPU-a", "GPU-b"}, Meta: map[string]string{"gangd_gang": "g"}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *p.Priority != lanePriority {
+		t.Errorf("priority %d", *p.Priority)
 	}
 	group := p.TaskGroups[0]
 	var devices []string
