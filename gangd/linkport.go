@@ -47,10 +47,7 @@ func keeperInput(from coordinator.Keeper, r *linkpb.KeeperReport) coordinator.In
 	switch r := r.Report.(type) {
 	case *linkpb.KeeperReport_Admit:
 		m := r.Admit
-		return coordinator.KeeperAdmit{
-			Keeper: from, Node: m.NomadNode, Address: m.Address,
-			State: keeperState(m.State), Run: runOf(m.Gang, m.Attempt),
-		}
+		return coordinator.KeeperAdmit{Keeper: from, Address: m.Address, State: keeperState(m.State)}
 	case *linkpb.KeeperReport_Ready:
 		return coordinator.KeeperReady{Keeper: from}
 	case *linkpb.KeeperReport_Accepted:
@@ -87,7 +84,7 @@ func keeperEnd(from coordinator.Keeper, report any) coordinator.Input {
 		return coordinator.KeeperRefused{Keeper: from, Run: runOf(m.Gang, m.Attempt), Reason: m.Reason}
 	case *linkpb.KeeperReport_Closed:
 		m := r.Closed
-		return coordinator.KeeperClosed{Keeper: from, Reason: m.Reason, ByNomad: m.StoppedByNomad, RunnerFailed: m.RunnerFailed}
+		return coordinator.KeeperClosed{Keeper: from, Reason: m.Reason, ByNomad: m.StoppedByNomad}
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type nomadPort struct {
 // CheckTemplate implements coordinator.Nomad.
 func (p *nomadPort) CheckTemplate(ctx context.Context, name string) (coordinator.Template, error) {
 	t, err := p.client.Template(ctx, name)
-	return coordinator.Template{Version: t.Version}, templateError(err)
+	return coordinator.Template{Version: t.Version, Estimate: t.Estimate}, templateError(err)
 }
 
 // OpenLane implements coordinator.Nomad.
@@ -140,7 +140,7 @@ func (p *nomadPort) ours(n nomad.Node) bool {
 func (p *nomadPort) node(n nomad.Node) coordinator.NodeView {
 	v := coordinator.NodeView{
 		ID: n.ID, Name: n.Name,
-		Ready: n.Status == "ready", Down: n.Status == "down", Eligible: n.Eligible, Draining: n.Draining,
+		Ready: n.Status == nomad.NodeReady, Down: n.Status == nomad.NodeDown, Eligible: n.Eligible, Draining: n.Draining,
 		Devices: make(map[string]coordinator.GPUView),
 	}
 	for _, level := range p.topology.Levels {
@@ -173,12 +173,10 @@ func laneJob(l nomad.LaneJob) coordinator.LaneJob {
 }
 
 func allocation(a nomad.Allocation) coordinator.LaneJob {
-	out := coordinator.LaneJob{Job: a.Job, Lane: a.Lane, Allocation: a.ID, Failed: a.Failed, Message: a.Message}
-	switch a.ClientStatus {
-	case "complete", "failed", "lost":
-		out.Ended = true
+	return coordinator.LaneJob{
+		Job: a.Job, Lane: a.Lane, Allocation: a.ID,
+		Ended: a.Ended(), Failed: a.Failed, Lost: a.ClientStatus == nomad.ClientLost,
+		Stopped: a.DesiredStatus == nomad.DesiredStop && a.ClientStatus == nomad.ClientComplete,
+		Message: a.Message,
 	}
-	out.Lost = a.ClientStatus == "lost"
-	out.Stopped = a.DesiredStatus == "stop" && a.ClientStatus == "complete"
-	return out
 }

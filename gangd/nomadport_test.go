@@ -56,6 +56,37 @@ func TestTheListTellsWhatTheStreamWouldHaveTold(t *testing.T) {
 	}
 }
 
+func TestHowALanesAllocationStands(t *testing.T) {
+	type stands struct{ ended, failed, stopped, lost bool }
+	for _, c := range []struct {
+		client, desired string
+		failed          bool
+		want            stands
+	}{
+		{"pending", nomad.DesiredRun, false, stands{}},
+		{nomad.ClientRunning, nomad.DesiredRun, false, stands{}},
+		{nomad.ClientRunning, nomad.DesiredStop, false, stands{}},
+		{"unknown", nomad.DesiredRun, false, stands{}},
+		{nomad.ClientComplete, nomad.DesiredRun, false, stands{ended: true}},
+		{nomad.ClientComplete, nomad.DesiredStop, false, stands{ended: true, stopped: true}},
+		{nomad.ClientFailed, nomad.DesiredRun, true, stands{ended: true, failed: true}},
+		{nomad.ClientFailed, nomad.DesiredStop, true, stands{ended: true, failed: true}},
+		{nomad.ClientLost, nomad.DesiredStop, false, stands{ended: true, lost: true}},
+	} {
+		in := (&nomadPort{}).inputs(nomad.AllocationChanged{Allocation: nomad.Allocation{
+			ID: "a", Job: "j", Lane: "0l", ClientStatus: c.client, DesiredStatus: c.desired, Failed: c.failed, Message: "m",
+		}})
+		got := in[0].(coordinator.LaneJobChanged).Job
+		want := coordinator.LaneJob{
+			Job: "j", Lane: "0l", Allocation: "a", Message: "m",
+			Ended: c.want.ended, Failed: c.want.failed, Stopped: c.want.stopped, Lost: c.want.lost,
+		}
+		if got != want {
+			t.Errorf("%s that should %s: %+v", c.client, c.desired, got)
+		}
+	}
+}
+
 func TestTemplatesComeBeforeTheNodes(t *testing.T) {
 	seen := nomad.TemplateChanged{Name: "wan", Version: 7}
 	all := (&nomadPort{}).inputs(nomad.Resync{Templates: []nomad.TemplateChanged{seen}})

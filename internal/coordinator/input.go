@@ -106,10 +106,8 @@ func (k Keeper) keeper() Keeper { return k }
 type (
 	KeeperAdmit struct {
 		Keeper
-		Node    string
 		Address string
 		State   KeeperState
-		Run     Run
 	}
 	KeeperGone     struct{ Keeper }
 	KeeperReady    struct{ Keeper }
@@ -165,9 +163,8 @@ type (
 	}
 	KeeperClosed struct {
 		Keeper
-		Reason       string
-		ByNomad      bool
-		RunnerFailed bool
+		Reason  string
+		ByNomad bool
 	}
 )
 

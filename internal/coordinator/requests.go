@@ -1,10 +1,12 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,8 +44,10 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 		}
 		checked[s.Template] = template
 	}
+	specs = slices.Clone(specs)
 	random := make([][5]byte, len(specs))
-	for i := range random {
+	for i := range specs {
+		specs[i].Estimate = cmp.Or(specs[i].Estimate, checked[specs[i].Template].Estimate)
 		rand.Read(random[i][:])
 	}
 	return l.request(ctx, func(reply int) Input {

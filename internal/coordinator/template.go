@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gangd/gangd/internal/gang"
 )
@@ -11,6 +12,8 @@ import (
 type Template struct {
 	// Version grows whenever the operator changes the template.
 	Version uint64
+	// Estimate is for gangs that give none of their own; 0 where it gives none.
+	Estimate time.Duration
 }
 
 // ErrTemplateVersion is wrapped by errors of Nomad where a template is no

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gangd/gangd/internal/gang"
 )
@@ -116,6 +117,27 @@ func TestTheNewestVersionIsNotAskedForWithoutEnd(t *testing.T) {
 	if rec := w.core.gangs[id].rec; rec.Failures != 1 {
 		t.Errorf("failures %d", rec.Failures)
 	}
+}
+
+func TestAGangWithoutAnEstimateTakesItsTemplates(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		own := simSpec(1, 1)
+		own.Estimate = time.Minute
+		specs := []gang.Spec{simSpec(1, 1), own}
+		statuses, err := b.loop.Submit(ctx, specs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []time.Duration{90 * time.Second, time.Minute} {
+			spec, err := gang.DecodeSpec("", b.kv[gang.SpecKey(statuses[i].ID)])
+			if err != nil || spec.Estimate != want || statuses[i].Spec.Estimate != want {
+				t.Errorf("gang %d has the estimate %s, and %s in the store, want %s (%v)", i, statuses[i].Spec.Estimate, spec.Estimate, want, err)
+			}
+		}
+		if specs[0].Estimate != 0 {
+			t.Error("the caller's specification was changed")
+		}
+	})
 }
 
 func TestLanesAreOpenedFromTheTemplateThatWasChecked(t *testing.T) {

@@ -362,7 +362,7 @@ func (w *world) endKeeper(k *simKeeper, last Input) {
 func (k *simKeeper) id() Keeper { return Keeper{k.lane, k.alloc} }
 
 func (w *world) reconnect(k *simKeeper) {
-	w.post(string(k.lane), KeeperAdmit{Keeper: k.id(), Node: k.node.id, Address: k.address, State: k.state, Run: k.run})
+	w.post(string(k.lane), KeeperAdmit{Keeper: k.id(), Address: k.address, State: k.state})
 	for _, r := range k.replay {
 		w.post(string(k.lane), r)
 	}

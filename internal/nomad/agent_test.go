@@ -381,11 +381,11 @@ func register(t *testing.T, c *Client, job *api.Job) {
 // theNode is the agent's own.
 func theNode(t *testing.T, c *Client) Node {
 	t.Helper()
-	nodes, err := c.Nodes(t.Context())
+	nodes, _, err := c.nodes(t.Context())
 	if err != nil || len(nodes) != 1 {
 		t.Fatalf("nodes: %d, %v", len(nodes), err)
 	}
-	return nodes[0]
+	return nodes[0].node()
 }
 
 // openLane opens a lane and purges it at the end of the test.
@@ -406,7 +406,7 @@ func openLane(t *testing.T, c *Client, o LaneOrder) Opened {
 // lane returns what Nomad lists of a lane; the zero value if it has none.
 func lane(t *testing.T, c *Client, job string) LaneJob {
 	t.Helper()
-	lanes, err := c.Lanes(t.Context())
+	lanes, _, err := c.lanes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,10 @@ import (
 
 // Nomad's words for what an allocation does and should do.
 const (
-	ClientPending  = api.AllocClientStatusPending
 	ClientRunning  = api.AllocClientStatusRunning
 	ClientComplete = api.AllocClientStatusComplete
 	ClientFailed   = api.AllocClientStatusFailed
 	ClientLost     = api.AllocClientStatusLost
-	ClientUnknown  = api.AllocClientStatusUnknown
 	DesiredRun     = api.AllocDesiredStatusRun
 	DesiredStop    = api.AllocDesiredStatusStop
 )
@@ -144,16 +142,11 @@ func (l LaneJob) Blocked() string {
 	return ""
 }
 
-// Lanes lists all lanes that Nomad has, in the order of their jobs' IDs.
-func (c *Client) Lanes(ctx context.Context) ([]LaneJob, error) {
-	lanes, _, err := c.lanes(ctx)
-	return lanes, err
-}
-
 // indexes says of each list up to where in Nomad's log it is complete.
 type indexes struct{ jobs, allocations, evaluations, nodes uint64 }
 
-// lanes also returns up to where its lists are complete.
+// lanes lists all lanes that Nomad has, in the order of their jobs' IDs, and
+// up to where its lists are complete.
 func (c *Client) lanes(ctx context.Context) (lanes []LaneJob, at indexes, err error) {
 	if lanes, at.jobs, err = c.laneJobs(ctx); err != nil {
 		return nil, at, err
@@ -181,7 +174,7 @@ func (c *Client) lanes(ctx context.Context) (lanes []LaneJob, at indexes, err er
 func (c *Client) laneJobs(ctx context.Context) ([]LaneJob, uint64, error) {
 	var found []laneJobs
 	// IDs come sorted, so that the children of a parent follow it.
-	index, err := pages(ctx, api.QueryOptions{Prefix: Prefix}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
+	index, err := pages(ctx, api.QueryOptions{Prefix: gang.LanePrefix}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {
 		stubs, meta, err := c.api.Jobs().List(opts)
 		for _, stub := range stubs {
 			parent, lane, ok := LaneOf(stub.ID)

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // Opened is a lane that Nomad has.
@@ -44,7 +45,7 @@ func (c *Client) OpenLane(ctx context.Context, o LaneOrder) (Opened, error) {
 }
 
 func (c *Client) openLane(ctx context.Context, o LaneOrder) (opened Opened, err error) {
-	opened.Job = ParentID(o.Template, o.Node, o.Lane)
+	opened.Job = o.job()
 	if err = c.create(ctx, o, &opened); err != nil {
 		// It may exist, or the answer may have been lost on its way.
 		err = c.find(ctx, &opened, err)
@@ -154,11 +155,7 @@ func (c *Client) dispatch(ctx context.Context, parentID string, o LaneOrder) (st
 	opts, cancel := write(ctx)
 	defer cancel()
 	opts.IdempotencyToken = string(o.Lane)
-	meta := maps.Clone(o.Meta)
-	if meta == nil {
-		meta = make(map[string]string)
-	}
-	meta[MetaLane] = string(o.Lane)
+	meta := map[string]string{MetaLane: string(o.Lane)}
 	response, _, err := c.api.Jobs().DispatchOpts(&api.DispatchOptions{JobID: parentID, Meta: meta}, opts)
 	if err != nil {
 		return "", fmt.Errorf("dispatch job %s: %w", parentID, err)
@@ -169,7 +166,7 @@ func (c *Client) dispatch(ctx context.Context, parentID string, o LaneOrder) (st
 // PurgeLane removes the pinned parent and all that was dispatched from it;
 // allocations that run are stopped. Absence is success.
 func (c *Client) PurgeLane(ctx context.Context, parentID string) error {
-	if !strings.HasPrefix(parentID, Prefix) || strings.Contains(parentID, childMark) {
+	if !strings.HasPrefix(parentID, gang.LanePrefix) || strings.Contains(parentID, childMark) {
 		return fmt.Errorf("purge job %q: it is no lane's pinned parent", parentID)
 	}
 	leave, err := c.enter(ctx)

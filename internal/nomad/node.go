@@ -15,31 +15,27 @@ const nodeRequests = 8
 
 // Nomad's words for how a node is.
 const (
-	NodeReady        = api.NodeStatusReady
-	NodeDown         = api.NodeStatusDown
-	NodeInit         = api.NodeStatusInit
-	NodeDisconnected = "disconnected"
+	NodeReady = api.NodeStatusReady
+	NodeDown  = api.NodeStatusDown
 )
 
 // Node is a node as the servers know it.
 type Node struct {
-	ID, Name, Pool, Datacenter string
-	// Status is of the constants above.
+	ID, Name, Pool string
+	// Status is one of the constants above, or another of Nomad's.
 	Status   string
 	Eligible bool
 	Draining bool
-	// Meta is what the operator wrote; Attributes is what the client found.
-	Meta, Attributes map[string]string
-	Devices          []Device
+	// Meta is what the operator wrote.
+	Meta    map[string]string
+	Devices []Device
 }
 
-// Device is one instance that a device plugin listed. Its health is 5 to 10 s
-// old.
+// Device is a GPU that gangd's device plugin listed, so that a lane can be
+// pinned to it. Its health is 5 to 10 s old.
 type Device struct {
-	// ID is a GPU's UUID.
-	ID string
-	// Group is vendor/type/name.
-	Group   string
+	// ID is its UUID.
+	ID      string
 	Healthy bool
 	// Description says why it is not healthy.
 	Description string
@@ -55,11 +51,11 @@ type DeviceAttribute struct {
 
 // nodeWire is what Nomad's API and its events have in common.
 type nodeWire struct {
-	ID, Name, NodePool, Datacenter string
-	Status, SchedulingEligibility  string
-	DrainStrategy                  *struct{}
-	Meta, Attributes               map[string]string
-	NodeResources                  *struct {
+	ID, Name, NodePool            string
+	Status, SchedulingEligibility string
+	DrainStrategy                 *struct{}
+	Meta                          map[string]string
+	NodeResources                 *struct {
 		Devices []struct {
 			Vendor, Type, Name string
 			Attributes         map[string]DeviceAttribute
@@ -74,19 +70,19 @@ type nodeWire struct {
 
 func (w *nodeWire) node() Node {
 	n := Node{
-		ID: w.ID, Name: w.Name, Pool: w.NodePool, Datacenter: w.Datacenter, Status: w.Status,
+		ID: w.ID, Name: w.Name, Pool: w.NodePool, Status: w.Status, Meta: w.Meta,
 		Eligible: w.SchedulingEligibility == api.NodeSchedulingEligible, Draining: w.DrainStrategy != nil,
-		Meta: w.Meta, Attributes: w.Attributes,
 	}
 	if w.NodeResources == nil {
 		return n
 	}
 	for _, group := range w.NodeResources.Devices {
+		if group.Vendor+"/"+group.Type+"/" != deviceGroup {
+			continue // another plugin may list the same GPU
+		}
 		for _, instance := range group.Instances {
 			n.Devices = append(n.Devices, Device{
-				ID:      instance.ID,
-				Group:   group.Vendor + "/" + group.Type + "/" + group.Name,
-				Healthy: instance.Healthy, Description: instance.HealthDescription,
+				ID: instance.ID, Healthy: instance.Healthy, Description: instance.HealthDescription,
 				Attributes: group.Attributes,
 			})
 		}
@@ -94,21 +90,9 @@ func (w *nodeWire) node() Node {
 	return n
 }
 
-// Nodes reads all nodes with their metadata and devices: one request each.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	wires, _, err := c.nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes := make([]Node, len(wires))
-	for i, wire := range wires {
-		nodes[i] = wire.node()
-	}
-	return nodes, nil
-}
-
-// nodes also returns the index before which no change is missing. Nodes that
-// go while it reads are left out.
+// nodes reads all nodes with their metadata and devices, one request each, and
+// returns the index before which no change is missing. Nodes that go while it
+// reads are left out.
 func (c *Client) nodes(ctx context.Context) ([]*nodeWire, uint64, error) {
 	var ids []string
 	index, err := pages(ctx, api.QueryOptions{}, func(opts *api.QueryOptions) (*api.QueryMeta, error) {

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// Prefix begins the ID of every job that gangd makes.
-	Prefix = "gangd."
 	// childMark is what Nomad puts between the ID of a parameterized job and
 	// the rest of a dispatched child's.
 	childMark = "/dispatch-"
@@ -32,8 +30,6 @@ const (
 	// preemptionStep is how much lower a priority must be for Nomad to preempt
 	// it (scheduler/preemption.go of Nomad 1.6).
 	preemptionStep = 10
-	// nodeDigits are enough of a node's ID for a person to tell it.
-	nodeDigits = 8
 )
 
 // LaneOrder is a lane to be opened.
@@ -46,20 +42,15 @@ type LaneOrder struct {
 	// Node is Nomad's node ID; UUIDs are the GPUs there.
 	Node  string
 	UUIDs []string
-	// Meta goes to the keeper beside MetaLane.
-	Meta map[string]string
 }
 
-// ParentID is the ID of a lane's pinned parent, e.g.
-// "gangd.wan.4cf8a1b2.0123456789abcdef".
-func ParentID(template, node string, lane gang.LaneID) string {
-	return Prefix + template + "." + node[:min(nodeDigits, len(node))] + "." + string(lane)
-}
+// job is the ID of the lane's pinned parent.
+func (o LaneOrder) job() string { return gang.LaneJobID(o.Template, o.Node, o.Lane) }
 
 // LaneOf tells which lane a job is of, from the ID of its pinned parent or of
-// a dispatched child.
+// a dispatched child. It undoes gang.LaneJobID.
 func LaneOf(jobID string) (parent string, lane gang.LaneID, ok bool) {
-	if !strings.HasPrefix(jobID, Prefix) {
+	if !strings.HasPrefix(jobID, gang.LanePrefix) {
 		return "", "", false
 	}
 	// A template's name may hold any character. A lane's ID has no dot, nor has
@@ -69,7 +60,7 @@ func LaneOf(jobID string) (parent string, lane gang.LaneID, ok bool) {
 		parent = jobID[:i]
 	}
 	i := strings.LastIndexByte(parent, '.')
-	if i < len(Prefix) || i == len(parent)-1 {
+	if i < len(gang.LanePrefix) || i == len(parent)-1 {
 		return "", "", false
 	}
 	return parent, gang.LaneID(parent[i+1:]), true
@@ -99,19 +90,13 @@ func pinned(job *api.Job, o LaneOrder) (*api.Job, error) {
 	}
 	version := value(job.JobModifyIndex)
 	forgetServerFields(job)
-	job.ID = new(ParentID(o.Template, o.Node, o.Lane))
+	job.ID = new(o.job())
 	job.Name = job.ID
 	job.Priority = new(lanePriority)
 	if job.Meta == nil {
 		job.Meta = make(map[string]string)
 	}
 	job.Meta[metaVersion] = strconv.FormatUint(version, 10)
-	for key := range o.Meta {
-		p := job.ParameterizedJob
-		if key != MetaLane && !slices.Contains(p.MetaOptional, key) {
-			p.MetaOptional = append(p.MetaOptional, key)
-		}
-	}
 
 	group := job.TaskGroups[0]
 	group.Count = new(1)

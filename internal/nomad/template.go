@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 const (
@@ -32,14 +34,11 @@ var ErrTemplateVersion = errors.New("the template is no longer what it was")
 
 // Template is what the rest of gangd knows of an operator's job.
 type Template struct {
-	Name string
 	// Version is Nomad's JobModifyIndex: it changes whenever the operator
 	// changes the job.
-	Version  uint64
-	Priority int
+	Version uint64
 	// Estimate is 0 where the template gives none.
 	Estimate time.Duration
-	Meta     map[string]string
 }
 
 // Fault is one thing that keeps a job from being a template.
@@ -76,7 +75,7 @@ func (c *Client) Template(ctx context.Context, name string) (Template, error) {
 	if err != nil {
 		return Template{}, err
 	}
-	t := Template{Name: name, Version: value(job.JobModifyIndex), Priority: value(job.Priority), Meta: job.Meta}
+	t := Template{Version: value(job.JobModifyIndex)}
 	t.Estimate, _ = time.ParseDuration(job.Meta[MetaEstimate]) // was checked
 	return t, nil
 }
@@ -120,10 +119,8 @@ func (c *Client) earlierTemplate(ctx context.Context, name string, version uint6
 	return nil, fmt.Errorf("%w: job %q was changed, and Nomad does not keep its version of JobModifyIndex %d", ErrTemplateVersion, name, version)
 }
 
-// CheckTemplate says what a job lacks to be a template: it returns nil or a
-// *TemplateError with every fault.
-func CheckTemplate(job *api.Job) error { return checkTemplate(job, Driver) }
-
+// checkTemplate says what a job lacks to be a template whose tasks the driver
+// runs: it returns nil or a *TemplateError with every fault.
 func checkTemplate(job *api.Job, driver string) error {
 	r := &reviewer{driver: driver}
 	r.job(job)
@@ -151,8 +148,8 @@ func (r *reviewer) fault(where, format string, args ...any) {
 }
 
 func (r *reviewer) job(job *api.Job) {
-	if strings.HasPrefix(value(job.ID), Prefix) {
-		r.fault("job", "names that begin with %q are those of lanes: rename it", Prefix)
+	if strings.HasPrefix(value(job.ID), gang.LanePrefix) {
+		r.fault("job", "names that begin with %q are those of lanes: rename it", gang.LanePrefix)
 	}
 	if kind := value(job.Type); kind != api.JobTypeBatch {
 		r.fault("job", "type is %q: set type = \"batch\"", kind)

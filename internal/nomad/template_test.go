@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -19,13 +20,13 @@ func gangTemplate() *api.Job {
 }
 
 func TestCheckTemplate(t *testing.T) {
-	if err := CheckTemplate(gangTemplate()); err != nil {
+	if err := checkTemplate(gangTemplate(), Driver); err != nil {
 		t.Fatalf("a good template: %v", err)
 	}
 	optional := gangTemplate()
 	optional.ParameterizedJob = &api.ParameterizedJobConfig{MetaOptional: []string{MetaLane, "x"}}
 	optional.TaskGroups[0].Count = nil
-	if err := CheckTemplate(optional); err != nil {
+	if err := checkTemplate(optional, Driver); err != nil {
 		t.Fatalf("a good template: %v", err)
 	}
 
@@ -65,7 +66,7 @@ func TestCheckTemplate(t *testing.T) {
 		job := gangTemplate()
 		c.spoil(job)
 		var faulty *TemplateError
-		if err := CheckTemplate(job); !errors.As(err, &faulty) {
+		if err := checkTemplate(job, Driver); !errors.As(err, &faulty) {
 			t.Errorf("%s: %v", name, err)
 		} else if len(faulty.Faults) != 1 || faulty.Faults[0].Where != c.where {
 			t.Errorf("%s: %q", name, faulty.Faults)
@@ -78,7 +79,7 @@ func TestCheckTemplate(t *testing.T) {
 	task(job).Driver = "exec"
 	group(job).Count = new(8)
 	var faulty *TemplateError
-	if err := CheckTemplate(job); !errors.As(err, &faulty) || len(faulty.Faults) != 3 || !strings.Contains(err.Error(), "\"wan\"") {
+	if err := checkTemplate(job, Driver); !errors.As(err, &faulty) || len(faulty.Faults) != 3 || !strings.Contains(err.Error(), "\"wan\"") {
 		t.Errorf("three faults: %v", err)
 	}
 
@@ -87,15 +88,15 @@ func TestCheckTemplate(t *testing.T) {
 	group(job).RestartPolicy.Attempts = new(3)
 	policy := *group(job).RestartPolicy
 	task(job).RestartPolicy = &policy
-	if err := CheckTemplate(job); !errors.As(err, &faulty) || len(faulty.Faults) != 1 {
+	if err := checkTemplate(job, Driver); !errors.As(err, &faulty) || len(faulty.Faults) != 1 {
 		t.Errorf("inherited restarts: %v", err)
 	}
 }
 
-func TestLaneOfUndoesParentID(t *testing.T) {
+func TestLaneOfUndoesLaneJobID(t *testing.T) {
 	const id = gang.LaneID("0123456789abcdef")
 	for _, template := range []string{"wan", "video/wan.v2", "a/dispatch-b"} {
-		parent := ParentID(template, "4cf8a1b2-77aa", id)
+		parent := gang.LaneJobID(template, "4cf8a1b2-77aa", id)
 		if !strings.Contains(parent, ".4cf8a1b2.") {
 			t.Errorf("parent %q does not name the node", parent)
 		}
@@ -153,6 +154,21 @@ func TestMessageTellsTheFailure(t *testing.T) {
 	}
 }
 
+// Where ordinary GPU jobs run too, another plugin lists the same GPUs, which it
+// cannot pin.
+func TestDevicesAreThoseOfGangdsPlugin(t *testing.T) {
+	var wire nodeWire
+	if err := json.Unmarshal([]byte(`{"NodeResources": {"Devices": [
+		{"Vendor": "gangd", "Type": "gpu", "Name": "GPU-a", "Instances": [{"ID": "GPU-a", "Healthy": true}]},
+		{"Vendor": "nvidia", "Type": "gpu", "Name": "H100", "Instances": [{"ID": "GPU-a", "Healthy": false}]}
+	]}}`), &wire); err != nil {
+		t.Fatal(err)
+	}
+	if d := wire.node().Devices; len(d) != 1 || d[0].ID != "GPU-a" || !d[0].Healthy {
+		t.Errorf("devices %+v", d)
+	}
+}
+
 func TestOrderIsChecked(t *testing.T) {
 	good := LaneOrder{Lane: "l", Template: "t", Node: "n", UUIDs: []string{"a", "b"}}
 	if err := good.validate(); err != nil {
@@ -179,7 +195,7 @@ func TestPinnedParent(t *testing.T) {
 	job.JobModifyIndex, job.Version, job.Status = new(uint64(42)), new(uint64(3)), new("running")
 	job.Constraints = []*api.Constraint{api.NewConstraint("${attr.cpu.arch}", "=", "amd64")}
 	job.Priority = new(90)
-	p, err := pinned(job, LaneOrder{Lane: "0l", Template: "wan", Node: "4cf8a1b2-77", UUIDs: []string{"GPU-a", "GPU-b"}, Meta: map[string]string{"gangd_gang": "g"}})
+	p, err := pinned(job, LaneOrder{Lane: "0l", Template: "wan", Node: "4cf8a1b2-77", UUIDs: []string{"GPU-a", "GPU-b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +215,5 @@ func TestPinnedParent(t *testing.T) {
 	}
 	if p.Meta[metaVersion] != "42" || p.JobModifyIndex != nil || p.Version != nil || p.Status != nil {
 		t.Errorf("meta %v, version %v", p.Meta, p.Version)
-	}
-	if !reflect.DeepEqual(p.ParameterizedJob.MetaOptional, []string{"gangd_gang"}) {
-		t.Errorf("optional meta %v", p.ParameterizedJob.MetaOptional)
 	}
 }
