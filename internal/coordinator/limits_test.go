@@ -237,7 +237,7 @@ func TestALostLaneThatIsHeardAgainHoldsItsGPUs(t *testing.T) {
 	w.tell(CancelRequest{ID: id, Reply: 900})
 	w.tell(HostSilent{k.node.uuids})
 	w.tell(HostHeard{k.node.uuids})
-	w.tell(KeeperAdmit{Keeper: k.id(), Address: k.address, State: KeeperBusy, Run: k.run})
+	w.tell(KeeperAdmit{Keeper: k.id(), Address: k.address, State: KeeperBusy})
 	w.pass(2 * (simLease + leaseMargin))
 	node := w.core.engine.Cluster().Node(k.node.id)
 	if node.Free() != 0 {
