@@ -21,7 +21,7 @@ func (w *world) versions(id gang.ID) (ordered, written []uint64) {
 				ordered = append(ordered, open.TemplateVersion)
 			}
 		}
-		l, err := gang.DecodeLane(string(m.Lane), w.kv[gang.LaneKey(m.Node, m.Lane)])
+		l, err := gang.DecodeLane(gang.LaneKey(m.Node, m.Lane), w.kv[gang.LaneKey(m.Node, m.Lane)])
 		w.must(err)
 		written = append(written, l.TemplateVersion)
 	}
