@@ -176,7 +176,8 @@ func allocation(a nomad.Allocation) coordinator.LaneJob {
 	return coordinator.LaneJob{
 		Job: a.Job, Lane: a.Lane, Allocation: a.ID,
 		Ended: a.Ended(), Failed: a.Failed, Lost: a.ClientStatus == nomad.ClientLost,
-		Stopped: a.DesiredStatus == nomad.DesiredStop && a.ClientStatus == nomad.ClientComplete,
-		Message: a.Message,
+		Stopped:   a.DesiredStatus == nomad.DesiredStop && a.ClientStatus == nomad.ClientComplete,
+		Preempted: a.PreemptedBy != "",
+		Message:   a.Message,
 	}
 }

@@ -57,7 +57,8 @@ func TestTheListTellsWhatTheStreamWouldHaveTold(t *testing.T) {
 }
 
 func TestHowALanesAllocationStands(t *testing.T) {
-	type stands struct{ ended, failed, stopped, lost bool }
+	const evict = "evict"
+	type stands struct{ ended, failed, stopped, lost, preempted bool }
 	for _, c := range []struct {
 		client, desired string
 		failed          bool
@@ -72,14 +73,19 @@ func TestHowALanesAllocationStands(t *testing.T) {
 		{nomad.ClientFailed, nomad.DesiredRun, true, stands{ended: true, failed: true}},
 		{nomad.ClientFailed, nomad.DesiredStop, true, stands{ended: true, failed: true}},
 		{nomad.ClientLost, nomad.DesiredStop, false, stands{ended: true, lost: true}},
+		{nomad.ClientRunning, evict, false, stands{preempted: true}},
+		{nomad.ClientComplete, evict, false, stands{ended: true, preempted: true}},
+		{nomad.ClientFailed, evict, true, stands{ended: true, failed: true, preempted: true}},
+		{nomad.ClientLost, evict, false, stands{ended: true, lost: true, preempted: true}},
 	} {
-		in := (&nomadPort{}).inputs(nomad.AllocationChanged{Allocation: nomad.Allocation{
-			ID: "a", Job: "j", Lane: "0l", ClientStatus: c.client, DesiredStatus: c.desired, Failed: c.failed, Message: "m",
-		}})
-		got := in[0].(coordinator.LaneJobChanged).Job
+		a := nomad.Allocation{ID: "a", Job: "j", Lane: "0l", ClientStatus: c.client, DesiredStatus: c.desired, Failed: c.failed, Message: "m"}
+		if c.desired == evict {
+			a.PreemptedBy = "b"
+		}
+		got := (&nomadPort{}).inputs(nomad.AllocationChanged{Allocation: a})[0].(coordinator.LaneJobChanged).Job
 		want := coordinator.LaneJob{
 			Job: "j", Lane: "0l", Allocation: "a", Message: "m",
-			Ended: c.want.ended, Failed: c.want.failed, Stopped: c.want.stopped, Lost: c.want.lost,
+			Ended: c.want.ended, Failed: c.want.failed, Stopped: c.want.stopped, Lost: c.want.lost, Preempted: c.want.preempted,
 		}
 		if got != want {
 			t.Errorf("%s that should %s: %+v", c.client, c.desired, got)

@@ -195,7 +195,10 @@ type LaneJob struct {
 	// Stopped: somebody asked Nomad to end it. Lost: Nomad only supposes that it
 	// ended, because its agent is gone.
 	Stopped, Lost bool
-	Message       string
+	// Preempted: Nomad itself ends it, for a job of higher priority, as Message
+	// says. It may be told before the allocation has ended.
+	Preempted bool
+	Message   string
 }
 
 // What Nomad says of lanes. LaneJobsListed is the whole list of pinned parents.

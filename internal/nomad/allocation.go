@@ -28,8 +28,12 @@ type Allocation struct {
 	Job, Child string
 	Lane       gang.LaneID
 	Node       string
-	// ClientStatus and DesiredStatus are of the constants above.
+	// ClientStatus and DesiredStatus are Nomad's words, of which the constants
+	// above are some.
 	ClientStatus, DesiredStatus string
+	// PreemptedBy is the allocation of a job of higher priority that Nomad ends
+	// this one for; empty where it does not. It is told before it has ended.
+	PreemptedBy string
 	// Failed tells that its task failed; Message says in Nomad's words what
 	// happened last.
 	Failed  bool
@@ -52,6 +56,7 @@ type allocationWire struct {
 	ID, JobID, NodeID                 string
 	ClientStatus, ClientDescription   string
 	DesiredStatus, DesiredDescription string
+	PreemptedByAllocation             string
 	TaskStates                        map[string]*taskWire
 	CreateIndex, ModifyIndex          uint64
 }
@@ -74,6 +79,7 @@ func (w *allocationWire) allocation() (Allocation, bool) {
 	a := Allocation{
 		ID: w.ID, Job: parent, Child: w.JobID, Lane: lane, Node: w.NodeID,
 		ClientStatus: w.ClientStatus, DesiredStatus: w.DesiredStatus,
+		PreemptedBy: w.PreemptedByAllocation,
 		Failed:      w.ClientStatus == ClientFailed,
 		Message:     w.message(),
 		createIndex: w.CreateIndex,
@@ -84,9 +90,13 @@ func (w *allocationWire) allocation() (Allocation, bool) {
 	return a, true
 }
 
-// message is the event that failed the task, else its last one, else what the
-// servers say of the allocation. A template has one task.
+// message says for what it was preempted, else it is the event that failed the
+// task, else its last one, else what the servers say of the allocation. A
+// template has one task.
 func (w *allocationWire) message() string {
+	if w.PreemptedByAllocation != "" {
+		return fmt.Sprintf("Nomad preempted it for allocation %s of a job of higher priority", w.PreemptedByAllocation)
+	}
 	if w.ClientStatus == ClientLost && w.ClientDescription != "" {
 		return w.ClientDescription
 	}

@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -42,5 +43,33 @@ func TestLanesDoNotPreemptEachOther(t *testing.T) {
 	until(w, "block", func(e LaneBlocked) bool { return e.Job == wants.Job })
 	if a := lane(t, c, held.Job).Children[0].Allocation; a.DesiredStatus != DesiredRun || a.ClientStatus != ClientRunning {
 		t.Errorf("the lane that ran: %+v", a)
+	}
+}
+
+// An operator's job that must run pushes a lane out, and is named.
+func TestALanePreemptedByAnOrdinaryJobSaysSo(t *testing.T) {
+	c := open(t, nomadAgent(t))
+	preempting(t, c)
+	w := watch(t, c)
+	until(w, "resync", func(Resync) bool { return true })
+	held := runningLane(t, c, "ordinary", 90)
+
+	urgent := template("urgent", "exec sleep 600")
+	urgent.ParameterizedJob = nil
+	urgent.Priority = new(lanePriority + preemptionStep)
+	urgent.TaskGroups[0].Tasks[0].Resources.Devices = []*api.RequestedDevice{{Name: deviceGroup + gpus[0], Count: new(uint64(1))}}
+	register(t, c, urgent)
+
+	told := until(w, "eviction", func(e AllocationChanged) bool { return e.Job == held.Job && e.PreemptedBy != "" })
+	by, _, err := c.api.Allocations().Info(told.PreemptedBy, nil)
+	if err != nil || by.JobID != "urgent" {
+		t.Fatalf("it is preempted by %+v, %v", by, err)
+	}
+	ended := until(w, "end", func(e AllocationChanged) bool { return e.Job == held.Job && e.Ended() })
+	if ended.PreemptedBy != by.ID || ended.DesiredStatus == DesiredStop || !strings.Contains(ended.Message, by.ID) {
+		t.Errorf("ended as %+v", ended)
+	}
+	if a := lane(t, c, held.Job).Children[0].Allocation; a.PreemptedBy != by.ID || a.Message != ended.Message {
+		t.Errorf("the list says %+v", a)
 	}
 }

@@ -146,6 +146,9 @@ func TestMessageTellsTheFailure(t *testing.T) {
 		"Started: Task started by client": {TaskStates: map[string]*taskWire{"m": {Events: events{{"Started", "Task started by client", false}}}}},
 		"alloc is lost": {ClientStatus: ClientLost, ClientDescription: "alloc is lost",
 			TaskStates: map[string]*taskWire{"m": {Events: events{{"Started", "Task started by client", false}}}}},
+		"Nomad preempted it for allocation 1f2e of a job of higher priority": {
+			DesiredDescription: "Preempted by alloc ID 1f2e", PreemptedByAllocation: "1f2e",
+			TaskStates: map[string]*taskWire{"m": {Events: events{{"Killing", "Sent interrupt", false}}}}},
 		"job stopped": {DesiredDescription: "job stopped"},
 	} {
 		if got := w.message(); got != want {
