@@ -134,10 +134,6 @@ func (n *Node) Usable() Mask {
 	return n.healthy
 }
 
-// Healthy returns the GPUs that are in order, whether the node is schedulable
-// or not.
-func (n *Node) Healthy() Mask { return n.healthy }
-
 // All returns every GPU of the node.
 func (n *Node) All() Mask {
 	var m Mask

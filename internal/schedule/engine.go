@@ -342,14 +342,3 @@ func (e *Engine) tierNames() string {
 	}
 	return out
 }
-
-// Queue lists the gangs that wait, in the order in which they will be tried.
-func (e *Engine) Queue() []gang.ID {
-	var out []gang.ID
-	for _, t := range e.tiers {
-		for _, w := range t.queue {
-			out = append(out, w.ID)
-		}
-	}
-	return out
-}

@@ -275,7 +275,7 @@ func (p *player) Requeue(t *rapid.T) {
 }
 
 func (p *player) Withdraw(t *rapid.T) {
-	queue := p.e.Queue()
+	queue := p.e.order()
 	if len(queue) == 0 {
 		t.Skip("nothing waits")
 	}
@@ -314,7 +314,7 @@ func (p *player) Check(t *rapid.T) {
 // checkOrder: the queue is ordered by tier and arrival; of those that could
 // run, the first does not fit, and all before it are stuck.
 func (p *player) checkOrder(t *rapid.T) {
-	queue := p.e.Queue()
+	queue := p.e.order()
 	if len(queue) != len(p.waiting) {
 		t.Fatalf("%d gangs wait, want %d", len(queue), len(p.waiting))
 	}
@@ -345,11 +345,11 @@ func (p *player) checkRebuilt(t *rapid.T) {
 	if out, err := f.Apply(Together{}, time.Unix(0, 0)); err != nil || slices.ContainsFunc(out, func(d Decision) bool { _, starts := d.(Start); return starts }) {
 		t.Fatalf("rebuilt, it decides %v, %v", out, err)
 	}
-	if got, want := f.Queue(), p.e.Queue(); !slices.Equal(got, want) {
+	if got, want := f.order(), p.e.order(); !slices.Equal(got, want) {
 		t.Fatalf("rebuilt, the queue is %v, want %v", got, want)
 	}
 	all := p.e.Explainer()
-	for i, id := range p.e.Queue() {
+	for i, id := range p.e.order() {
 		code, reason, position, _ := p.e.Explain(id)
 		if code1, reason1, position1, _ := all.Explain(id); code1 != code || reason1 != reason || position1 != i+1 || position != i+1 {
 			t.Fatalf("%s at %d is explained alone as %d. %s (%s), with all as %d. %s (%s)", id, i+1, position, code, reason, position1, code1, reason1)

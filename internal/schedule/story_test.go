@@ -219,7 +219,7 @@ func (s *story) command(c command) {
 		}
 		s.printf("%s: %s, position %d: %s", c.name, code, position, reason)
 	case "queue":
-		s.printf("queue: %v", s.e.Queue())
+		s.printf("queue: %v", s.e.order())
 	case "free":
 		for _, n := range s.e.Cluster().Nodes() {
 			s.printf("free on %s: %v", n.ID, n.Free().Indexes())
@@ -370,4 +370,15 @@ func describe(d Decision) string {
 	default:
 		return fmt.Sprintf("%#v", d)
 	}
+}
+
+// order lists the gangs that wait, in the order in which they will be tried.
+func (e *Engine) order() []gang.ID {
+	var out []gang.ID
+	for _, t := range e.tiers {
+		for _, w := range t.queue {
+			out = append(out, w.ID)
+		}
+	}
+	return out
 }
