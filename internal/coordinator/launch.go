@@ -129,6 +129,9 @@ func (c *Core) laneJob(j LaneJob) {
 	if j.Lost && c.mayReturn(l) {
 		return // Nomad lost its agent there; the keeper speaks for itself
 	}
+	if j.Preempted && j.Allocation == l.rec.Allocation {
+		c.preempted(l, j.Message)
+	}
 	if !j.Ended || (l.rec.Allocation != "" && j.Allocation != "" && j.Allocation != l.rec.Allocation) {
 		return
 	}

@@ -272,3 +272,21 @@ func TestARunningGangWhoseRecordsAreMissing(t *testing.T) {
 	w.restart(2)
 	w.until(2, "success in another attempt", func() bool { return w.state(id) == gang.Succeeded && w.core.gangs[id].rec.Attempt == 2 })
 }
+
+// Nomad preempts by priorities of its own: the gang rests, goes elsewhere, and
+// has not failed.
+func TestAGangThatNomadPreemptsGoesElsewhere(t *testing.T) {
+	w := ready(t, 40, 2, 2)
+	id, keepers := w.running(2, simSpec(8, 8))
+	k := keepers[0]
+	w.tell(LaneJobChanged{LaneJob{Job: k.job, Lane: k.lane, Allocation: k.alloc, Preempted: true, Message: "preempted by allocation 1234"}})
+	w.until(2, "queued", func() bool { return w.state(id) == gang.Queued })
+	s := w.core.status(w.core.gangs[id], false)
+	if s.Code != gang.CodeBackoff || !strings.Contains(s.Why, "preempted by allocation 1234") {
+		t.Errorf("it waits for %q, why = %q", s.Code, s.Why)
+	}
+	w.until(2, "running again", func() bool { return w.state(id) == gang.Running })
+	if rec := w.core.gangs[id].rec; rec.Failures != 0 || rec.Members[0].Node == k.node.id {
+		t.Errorf("failures %d, on %s again", rec.Failures, rec.Members[0].Node)
+	}
+}

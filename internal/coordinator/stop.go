@@ -99,6 +99,19 @@ func (c *Core) endedByNomad(l *lane, why string) {
 	}
 }
 
+// preempted: Nomad takes a lane's room for a job of more priority. The gang
+// stops, which is no failure of it, rests, and avoids the node: else it might be
+// taken again and again.
+func (c *Core) preempted(l *lane, by string) {
+	g := c.active(l.laneRun())
+	if g == nil || l.done {
+		return
+	}
+	g.avoid(l.rec.Node)
+	g.notBefore = c.now.Add(backoffFirst)
+	c.stop(g, gang.Preempting, "", fmt.Sprintf("member %d on %s was preempted by Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), by))
+}
+
 // loseLane gives up a lane whose keeper cannot be reached. Its jobs are purged,
 // so that nothing of it starts anew when the node comes back, and its GPUs are
 // held until the keeper's lease has run out.
