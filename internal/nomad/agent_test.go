@@ -349,7 +349,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // template is a job that passes the check; its task is a shell's.
 func template(name, script string) *api.Job {
 	task := api.NewTask("member", "raw_exec")
-	task.Config = map[string]any{"command": "/bin/sh", "args": []string{"-c", script}}
+	task.Config = map[string]any{"command": "/bin/sh", "args": []any{"-c", script}}
 	task.Resources = &api.Resources{CPU: new(50), MemoryMB: new(32)}
 	task.KillTimeout = new(100 * time.Millisecond)
 	task.LogConfig = &api.LogConfig{MaxFiles: new(1), MaxFileSizeMB: new(1)}

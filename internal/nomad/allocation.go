@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -34,10 +33,14 @@ type Allocation struct {
 	// PreemptedBy is the allocation of a job of higher priority that Nomad ends
 	// this one for; empty where it does not. It is told before it has ended.
 	PreemptedBy string
-	// Failed tells that its task failed; Message says in Nomad's words what
-	// happened last.
+	// Failed tells that its task failed; Message says in Nomad's words why, or
+	// what happened last.
 	Failed  bool
 	Message string
+	// Invalid tells that the node refused the task's config, before it asked the
+	// driver: the driver's plugin there does not take it, or a variable in it has
+	// no value there.
+	Invalid bool
 
 	createIndex uint64
 }
@@ -64,10 +67,7 @@ type allocationWire struct {
 type taskWire struct {
 	State  string
 	Failed bool
-	Events []struct {
-		Type, DisplayMessage string
-		FailsTask            bool
-	}
+	Events []taskEvent
 }
 
 // allocation returns false for one that is of no lane.
@@ -86,13 +86,14 @@ func (w *allocationWire) allocation() (Allocation, bool) {
 	}
 	for _, task := range w.TaskStates {
 		a.Failed = a.Failed || task.Failed
+		a.Invalid = a.Invalid || slices.ContainsFunc(task.Events, func(e taskEvent) bool { return e.Type == api.TaskFailedValidation })
 	}
 	return a, true
 }
 
-// message says for what it was preempted, else it is the event that failed the
-// task, else its last one, else what the servers say of the allocation. A
-// template has one task.
+// message says for what it was preempted, else it is the event that says most of
+// why the task ended, else what the servers say of the allocation. A template
+// has one task.
 func (w *allocationWire) message() string {
 	if w.PreemptedByAllocation != "" {
 		return fmt.Sprintf("Nomad preempted it for allocation %s of a job of higher priority", w.PreemptedByAllocation)
@@ -101,17 +102,9 @@ func (w *allocationWire) message() string {
 		return w.ClientDescription
 	}
 	for _, task := range w.TaskStates {
-		if len(task.Events) == 0 {
-			continue
+		if len(task.Events) > 0 {
+			return telling(task.Events).String()
 		}
-		last := task.Events[len(task.Events)-1]
-		for _, event := range slices.Backward(task.Events) {
-			if event.FailsTask {
-				last = event
-				break
-			}
-		}
-		return strings.TrimSpace(last.Type + ": " + last.DisplayMessage)
 	}
 	if w.ClientDescription != "" {
 		return w.ClientDescription

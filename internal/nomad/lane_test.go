@@ -198,9 +198,11 @@ func TestTemplateIsReadAndRefused(t *testing.T) {
 	c := open(t, nomadAgent(t))
 	job := template("readable", "true")
 	job.Meta = map[string]string{MetaEstimate: "90s"}
+	config := job.TaskGroups[0].Tasks[0].Config
+	config["ready_timeout"], config["env"] = "20m", []map[string]any{{"A": 1}}
 	register(t, c, job)
 	first, err := c.Template(t.Context(), "readable")
-	if err != nil || first.Estimate.Seconds() != 90 || first.Version == 0 {
+	if err != nil || first.Estimate.Seconds() != 90 || first.ReadyTimeout.Minutes() != 20 || first.Version == 0 {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	job.Priority = new(60)
@@ -215,6 +217,12 @@ func TestTemplateIsReadAndRefused(t *testing.T) {
 	var faulty *TemplateError
 	if _, err := c.OpenLane(t.Context(), LaneOrder{Lane: "l", Template: "bad", Node: "n", UUIDs: gpus}); !errors.As(err, &faulty) {
 		t.Errorf("a template that restarts: %v", err)
+	}
+	mistyped := template("mistyped", "true")
+	mistyped.TaskGroups[0].Tasks[0].Config["comand"] = "sh"
+	register(t, c, mistyped)
+	if _, err := c.Template(t.Context(), "mistyped"); !errors.As(err, &faulty) || !strings.Contains(err.Error(), "config: comand: there is no such attribute") {
+		t.Errorf("a template with a typing error: %v", err)
 	}
 	if _, err := c.Template(t.Context(), "absent"); !errors.Is(err, ErrNoTemplate) {
 		t.Errorf("an absent template: %v", err)

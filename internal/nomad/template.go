@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/member"
 )
 
 const (
@@ -39,6 +40,9 @@ type Template struct {
 	Version uint64
 	// Estimate is 0 where the template gives none.
 	Estimate time.Duration
+	// ReadyTimeout is how long its members may take until they are ready; 0
+	// where the template does not say.
+	ReadyTimeout time.Duration
 }
 
 // Fault is one thing that keeps a job from being a template.
@@ -75,8 +79,11 @@ func (c *Client) Template(ctx context.Context, name string) (Template, error) {
 	if err != nil {
 		return Template{}, err
 	}
+	// What follows was checked.
 	t := Template{Version: value(job.JobModifyIndex)}
-	t.Estimate, _ = time.ParseDuration(job.Meta[MetaEstimate]) // was checked
+	t.Estimate, _ = time.ParseDuration(job.Meta[MetaEstimate])
+	settings, _ := member.Review(job.TaskGroups[0].Tasks[0].Config)
+	t.ReadyTimeout = settings.ReadyTimeout
 	return t, nil
 }
 
@@ -215,6 +222,11 @@ func (r *reviewer) task(group string, t *api.Task) {
 	where := fmt.Sprintf("%s > task %q", group, t.Name)
 	if t.Driver != r.driver {
 		r.fault(where, "driver is %q: set driver = %q", t.Driver, r.driver)
+	} else {
+		_, faults := member.Review(t.Config)
+		for _, f := range faults {
+			r.fault(where+" > config", "%v", f)
+		}
 	}
 	if t.Lifecycle != nil {
 		r.fault(where+" > lifecycle", "a member is a main task: remove the block")

@@ -61,6 +61,9 @@ func TestCheckTemplate(t *testing.T) {
 		"a sidecar":        {func(j *api.Job) { task(j).Lifecycle = new(api.TaskLifecycle) }, `group "member" > task "member" > lifecycle`},
 		"task restarts":    {func(j *api.Job) { task(j).RestartPolicy = &api.RestartPolicy{Attempts: new(3)} }, `group "member" > task "member" > restart`},
 		"dispatch payload": {func(j *api.Job) { task(j).DispatchPayload = new(api.DispatchPayloadConfig) }, `group "member" > task "member" > dispatch_payload`},
+		"no command":       {func(j *api.Job) { task(j).Config = nil }, `group "member" > task "member" > config`},
+		"a typing error":   {func(j *api.Job) { task(j).Config["comand"] = "sh" }, `group "member" > task "member" > config`},
+		"a bad duration":   {func(j *api.Job) { task(j).Config["ready_timeout"] = "soon" }, `group "member" > task "member" > config`},
 		"own devices":      {func(j *api.Job) { task(j).Resources.Devices = []*api.RequestedDevice{{Name: "nvidia/gpu"}} }, `group "member" > task "member" > resources > device`},
 	} {
 		job := gangTemplate()
@@ -135,25 +138,47 @@ func TestReasonHasNomadsNumbers(t *testing.T) {
 	}
 }
 
-func TestMessageTellsTheFailure(t *testing.T) {
-	type events = []struct {
-		Type, DisplayMessage string
-		FailsTask            bool
-	}
-	for want, w := range map[string]allocationWire{
-		"Driver Failure: no admission": {TaskStates: map[string]*taskWire{"m": {Events: events{
-			{"Received", "Task received by client", false}, {"Driver Failure", "no admission", true}, {"Killing", "Sent interrupt", false}}}}},
-		"Started: Task started by client": {TaskStates: map[string]*taskWire{"m": {Events: events{{"Started", "Task started by client", false}}}}},
-		"alloc is lost": {ClientStatus: ClientLost, ClientDescription: "alloc is lost",
-			TaskStates: map[string]*taskWire{"m": {Events: events{{"Started", "Task started by client", false}}}}},
-		"Nomad preempted it for allocation 1f2e of a job of higher priority": {
-			DesiredDescription: "Preempted by alloc ID 1f2e", PreemptedByAllocation: "1f2e",
-			TaskStates: map[string]*taskWire{"m": {Events: events{{"Killing", "Sent interrupt", false}}}}},
-		"job stopped": {DesiredDescription: "job stopped"},
+// Events as Nomad 1.6 and a driver tell them.
+var (
+	received      = taskEvent{Type: api.TaskReceived, DisplayMessage: "Task received by client"}
+	setUp         = taskEvent{Type: api.TaskSetup, DisplayMessage: "Building Task Directory"}
+	started       = taskEvent{Type: api.TaskStarted, DisplayMessage: "Task started by client"}
+	terminated    = taskEvent{Type: api.TaskTerminated, DisplayMessage: "Exit Code: 137, Signal: 9"}
+	notRestarting = taskEvent{Type: api.TaskNotRestarting, DisplayMessage: "Policy allows no restarts", FailsTask: true}
+	killing       = taskEvent{Type: api.TaskKilling, DisplayMessage: "Sent interrupt. Waiting 5s before force killing"}
+	killed        = taskEvent{Type: api.TaskKilled, DisplayMessage: "Task successfully killed"}
+)
+
+func TestMessageTellsTheCause(t *testing.T) {
+	for want, events := range map[string][]taskEvent{
+		`Failed Validation: 2 errors occurred: * failed to parse config: * No argument or block type is named "comand". Did you mean "command"?`: {received, setUp,
+			{Type: api.TaskFailedValidation, DisplayMessage: "2 errors occurred:\n\t* failed to parse config:\n\t* No argument or block type is named \"comand\". Did you mean \"command\"?\n\n"}, notRestarting},
+		`Driver Failure: config.command: "python9" is neither in PATH`: {received, setUp, {Type: api.TaskDriverFailure, DisplayMessage: `config.command: "python9" is neither in PATH`}, notRestarting, killing, killed},
+		"Setup Failure: failed to setup alloc":                         {received, {Type: api.TaskSetupFailure, DisplayMessage: "failed to setup alloc", FailsTask: true}, killing, killed},
+		"Failed Artifact Download: 404":                                {received, setUp, {Type: api.TaskArtifactDownloadFailed, DisplayMessage: "404"}, notRestarting},
+		"Task hook failed: template: no such file":                     {received, setUp, {Type: taskHookFailed, DisplayMessage: "template: no such file"}, notRestarting},
+		"Killing: Template failed: missing key":                        {received, setUp, {Type: api.TaskKilling, DisplayMessage: "Template failed: missing key", FailsTask: true}, killed},
+		`Terminated: Exit Code: 1, Exit Message: "rank 0 failed"`:      {received, started, {Type: "Driver", DisplayMessage: "Admitted by gangd"}, {Type: api.TaskTerminated, Message: "rank 0 failed", DisplayMessage: `Exit Code: 1, Exit Message: "rank 0 failed"`}, notRestarting},
+		"Driver: Lane 01 closed: not admitted":                         {received, started, {Type: "Driver", DisplayMessage: "Lane 01 closed: not admitted"}, terminated, notRestarting},
+		"Terminated: Exit Code: 137, Signal: 9":                        {received, setUp, started, terminated, notRestarting},
+		"Started: Task started by client":                              {received, setUp, started},
 	} {
+		w := allocationWire{TaskStates: map[string]*taskWire{"m": {Events: events}}}
 		if got := w.message(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+	lost := allocationWire{ClientStatus: ClientLost, ClientDescription: "alloc is lost", TaskStates: map[string]*taskWire{"m": {Events: []taskEvent{started}}}}
+	stopped := allocationWire{DesiredDescription: "job stopped"}
+	preempted := allocationWire{
+		DesiredDescription: "Preempted by alloc ID 1f2e", PreemptedByAllocation: "1f2e",
+		TaskStates: map[string]*taskWire{"m": {Events: []taskEvent{killing}}},
+	}
+	if want := "Nomad preempted it for allocation 1f2e of a job of higher priority"; preempted.message() != want {
+		t.Errorf("got %q of a preempted one, want %q", preempted.message(), want)
+	}
+	if lost.message() != "alloc is lost" || stopped.message() != "job stopped" {
+		t.Errorf("got %q of a lost one, %q of a stopped one", lost.message(), stopped.message())
 	}
 }
 

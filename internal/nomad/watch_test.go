@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // watcher collects the events of one Watch.
@@ -105,8 +107,8 @@ func TestWatchTellsALanesLife(t *testing.T) {
 	a := until(w, "failure", func(e AllocationChanged) bool {
 		return e.Lane == "lane0failing" && e.Failed && e.ClientStatus == ClientFailed
 	})
-	if !strings.Contains(a.Message, "Exit Code: 3") && !strings.Contains(a.Message, "Not Restarting") {
-		t.Errorf("message %q", a.Message)
+	if a.Invalid || !strings.Contains(a.Message, "Exit Code: 3") {
+		t.Errorf("invalid: %v, message %q", a.Invalid, a.Message)
 	}
 	// It is neither restarted nor placed again.
 	all, _, err := c.api.Jobs().Allocations(opened.Child, true, nil)
@@ -122,6 +124,32 @@ func TestWatchTellsALanesLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(w, "end of the template", func(e TemplateChanged) bool { return e.Name == "failing" && e.Version > registered.Version })
+}
+
+// What only the node can see is wrong with a template is told in the words of
+// who saw it.
+func TestWatchTellsWhatIsWrongWithATemplate(t *testing.T) {
+	c := open(t, nomadAgent(t))
+	w := watch(t, c)
+	until(w, "resync", func(Resync) bool { return true })
+	for name, test := range map[string]struct {
+		spoil   func(config map[string]any)
+		invalid bool
+		want    string
+	}{
+		"nocommand":  {func(config map[string]any) { config["command"] = "/no/such/program" }, false, "Driver Failure: "},
+		"novariable": {func(config map[string]any) { config["args"] = []any{"${meta.no_such}"} }, true, "Failed Validation: "},
+	} {
+		job := template(name, "true")
+		test.spoil(job.TaskGroups[0].Tasks[0].Config)
+		register(t, c, job)
+		lane := gang.LaneID("lane0" + name)
+		openLane(t, c, LaneOrder{Lane: lane, Template: name, Node: theNode(t, c).ID, UUIDs: gpus[:1]})
+		a := until(w, "failure of "+name, func(e AllocationChanged) bool { return e.Lane == lane && e.ClientStatus == ClientFailed })
+		if a.Invalid != test.invalid || !strings.HasPrefix(a.Message, test.want) {
+			t.Errorf("%s: invalid: %v, message %q", name, a.Invalid, a.Message)
+		}
+	}
 }
 
 func TestWatchTellsOfABlockedLane(t *testing.T) {

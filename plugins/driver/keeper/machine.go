@@ -9,6 +9,7 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/link/linkpb"
+	"github.com/gangd/gangd/internal/member"
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/lane"
 )
@@ -91,7 +92,7 @@ func newMachine(c lane.Config, now time.Time) *machine {
 		name:         c.Lane,
 		ranks:        c.Ranks(),
 		gpusPerRank:  c.GPUsPerRank(),
-		resident:     c.Protocol != lane.ProtocolNone,
+		resident:     c.Protocol != member.ProtocolNone,
 		killGrace:    c.KillGrace,
 		readyTimeout: c.ReadyTimeout,
 		state:        linkpb.LaneState_LANE_STATE_NEW,
@@ -174,7 +175,7 @@ func (m *machine) tick() {
 	case m.run != nil && m.run.bereaved != nil:
 		m.failRun(m.run.bereaved[0].local, m.run.bereaved[0].err)
 	default:
-		m.fail(ending{runnerFailed: true, reason: fmt.Sprintf("the runner was not ready %v after its start: ranks %s are missing; raise config.ready_timeout if its weights take longer to load",
+		m.fail(ending{runnerFailed: true, reason: fmt.Sprintf("the runner was not ready %v after its start: ranks %s are missing; raise ready_timeout in the config of the template if its weights take longer to load",
 			m.readyTimeout, missing(m.ready))})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gangd/gangd/internal/link/linkpb"
+	"github.com/gangd/gangd/internal/member"
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/lane"
 	"github.com/gangd/gangd/plugins/driver/process"
@@ -120,7 +121,7 @@ func play(t *testing.T, m *machine, events []event) string {
 
 func newTestMachine(protocol string) *machine {
 	return newMachine(lane.Config{
-		Lane: "l1", GPUs: []lane.GPU{{Index: 0, UUID: "a"}, {Index: 1, UUID: "b"}}, Processes: lane.PerGPU,
+		Lane: "l1", GPUs: []lane.GPU{{Index: 0, UUID: "a"}, {Index: 1, UUID: "b"}}, Processes: member.PerGPU,
 		Protocol: protocol, KillGrace: 5 * time.Second, ReadyTimeout: time.Minute,
 	}, t0)
 }
@@ -172,9 +173,9 @@ func TestLifeOfALane(t *testing.T) {
 		"lease runs out":            {events: after(running, 10*time.Second, orderOf(0, &linkpb.Lease{LeaseMillis: 15000}), 14*time.Second, 2*time.Second, gone{}), want: started + " end/0s Ended/LEASE_EXPIRED/true Closed/nomad=false/failed=false finish/1"},
 		"stopped by Nomad":          {events: after(running, stopped{byNomad: true, grace: time.Second}, exited{local: 0}, stopped{byNomad: true}, gone{}), want: started + " end/1s end/0s Ended/TASK_STOPPED/true Closed/nomad=true/failed=false finish/0"},
 		"stopped before admission":  {events: []event{stopped{byNomad: true}, admit, gone{}}, want: "end/0s Closed/nomad=true/failed=false finish/0"},
-		"no protocol":               {protocol: lane.ProtocolNone, events: []event{admit, prepared{}, runIt, exited{local: 0}, onAll, exited{local: 1}, durable}, want: "prepare Ready dispatch Accepted store Result Ended/SUCCEEDED/true"},
-		"no protocol, bad exit":     {protocol: lane.ProtocolNone, events: []event{admit, prepared{}, runIt, onAll, exited{local: 0, exit: process.Exit{Code: 2}}, gone{}}, want: "prepare Ready dispatch Accepted Error/exit end/0s Ended/ERROR/true Closed/nomad=false/failed=false finish/1"},
-		"no protocol, killed":       {protocol: lane.ProtocolNone, events: []event{admit, prepared{}, runIt, onAll, exited{local: 0, exit: killed9}, gone{}}, want: "prepare Ready dispatch Accepted RankExit end/0s Ended/RANK_LOST/true Closed/nomad=false/failed=false finish/137"},
+		"no protocol":               {protocol: member.ProtocolNone, events: []event{admit, prepared{}, runIt, exited{local: 0}, onAll, exited{local: 1}, durable}, want: "prepare Ready dispatch Accepted store Result Ended/SUCCEEDED/true"},
+		"no protocol, bad exit":     {protocol: member.ProtocolNone, events: []event{admit, prepared{}, runIt, onAll, exited{local: 0, exit: process.Exit{Code: 2}}, gone{}}, want: "prepare Ready dispatch Accepted Error/exit end/0s Ended/ERROR/true Closed/nomad=false/failed=false finish/1"},
+		"no protocol, killed":       {protocol: member.ProtocolNone, events: []event{admit, prepared{}, runIt, onAll, exited{local: 0, exit: killed9}, gone{}}, want: "prepare Ready dispatch Accepted RankExit end/0s Ended/RANK_LOST/true Closed/nomad=false/failed=false finish/137"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := play(t, newTestMachine(c.protocol), c.events); got != c.want {

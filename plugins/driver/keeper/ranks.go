@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/gangd/gangd/internal/link/linkpb"
+	"github.com/gangd/gangd/internal/member"
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/cgroup"
 	"github.com/gangd/gangd/plugins/driver/lane"
@@ -68,7 +69,7 @@ func (r *ranks) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.cfg.Protocol == lane.ProtocolNone {
+	if r.cfg.Protocol == member.ProtocolNone {
 		return nil
 	}
 	for local := range r.cfg.Ranks() {
@@ -233,14 +234,14 @@ func (r *ranks) dispatch(ctx context.Context, run *linkpb.Run) (masterPort uint3
 		return 0, err
 	}
 	r.output.first.Store(int64(run.GetFirstRank()))
-	if r.cfg.Protocol == lane.ProtocolNone {
+	if r.cfg.Protocol == member.ProtocolNone {
 		if err := awaitFree(ctx, r.gpus, r.cfg.GPUs); err != nil {
 			return 0, err
 		}
 	}
 	for local := range r.cfg.Ranks() {
 		env := runEnv(run, local, address, port)
-		if r.cfg.Protocol == lane.ProtocolNone {
+		if r.cfg.Protocol == member.ProtocolNone {
 			env["GANGD_OUTPUT_DIR"] = filepath.Join(r.cfg.TaskDir, output)
 			if _, err := r.start(local, env); err != nil {
 				return 0, err

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/gangd/gangd/internal/link/linkpb"
+	"github.com/gangd/gangd/internal/member"
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/cgroup"
 	"github.com/gangd/gangd/plugins/driver/lane"
@@ -48,7 +49,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 func TestEndWithoutControlGroups(t *testing.T) {
 	dir := t.TempDir()
 	cfg := lane.Config{
-		GPUs: []lane.GPU{{UUID: "a"}}, Processes: lane.PerGPU, TaskDir: dir, Command: "/bin/sh", Env: map[string]string{"PATH": os.Getenv("PATH")},
+		GPUs: []lane.GPU{{UUID: "a"}}, Processes: member.PerGPU, TaskDir: dir, Command: "/bin/sh", Env: map[string]string{"PATH": os.Getenv("PATH")},
 		Args: []string{"-c", `setsid sh -c 'trap "" TERM; echo $$ > orphan; sleep 600; :' & sleep 600`},
 	}
 	spawner := theSpawner(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gangd/gangd/internal/link/linkpb"
+	"github.com/gangd/gangd/internal/member"
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/lane"
 )
@@ -53,7 +54,7 @@ func handed(t *testing.T, c lane.Config, order *linkpb.Run) (*machine, *linkpb.R
 // processes that there are together.
 func TestWhatEachProcessIsTold(t *testing.T) {
 	for processes, want := range map[string]string{
-		lane.PerGPU: `
+		member.PerGPU: `
 			RANK 0/8 LOCAL 0/4 GROUP 0 MASTER a:29500 GPUs g0,g1,g2,g3; run 0/8 of a a a a b b b b
 			RANK 1/8 LOCAL 1/4 GROUP 0 MASTER a:29500 GPUs g0,g1,g2,g3; run 1/8 of a a a a b b b b
 			RANK 2/8 LOCAL 2/4 GROUP 0 MASTER a:29500 GPUs g0,g1,g2,g3; run 2/8 of a a a a b b b b
@@ -62,7 +63,7 @@ func TestWhatEachProcessIsTold(t *testing.T) {
 			RANK 5/8 LOCAL 1/4 GROUP 1 MASTER a:29500 GPUs g0,g1,g2,g3; run 5/8 of a a a a b b b b
 			RANK 6/8 LOCAL 2/4 GROUP 1 MASTER a:29500 GPUs g0,g1,g2,g3; run 6/8 of a a a a b b b b
 			RANK 7/8 LOCAL 3/4 GROUP 1 MASTER a:29500 GPUs g0,g1,g2,g3; run 7/8 of a a a a b b b b`,
-		lane.PerNode: `
+		member.PerNode: `
 			RANK 0/2 LOCAL 0/1 GROUP 0 MASTER a:29500 GPUs g0,g1,g2,g3; run 0/2 of a b
 			RANK 1/2 LOCAL 0/1 GROUP 1 MASTER a:29500 GPUs g0,g1,g2,g3; run 1/2 of a b`,
 	} {
@@ -99,9 +100,9 @@ func TestWhatEachProcessIsTold(t *testing.T) {
 func TestWhatGangdIsToldOfRanks(t *testing.T) {
 	oom := said{message: runner.Failure{Attempt: sea1, Error: runner.Error{Class: "oom", Message: "no room"}}}
 	for processes, want := range map[string]string{
-		lane.PerGPU: "Gang sea-1 attempt 1 started (member 1, ranks 4-7); stage 7; step 7; error 7; rank 7 failed (oom): no room; " +
+		member.PerGPU: "Gang sea-1 attempt 1 started (member 1, ranks 4-7); stage 7; step 7; error 7; rank 7 failed (oom): no room; " +
 			"exit 7; rank 7 was killed by SIGKILL",
-		lane.PerNode: "Gang sea-1 attempt 1 started (member 1, rank 1); stage 1; step 1; error 1; rank 1 failed (oom): no room; " +
+		member.PerNode: "Gang sea-1 attempt 1 started (member 1, rank 1); stage 1; step 1; error 1; rank 1 failed (oom): no room; " +
 			"exit 1; rank 1 was killed by SIGKILL",
 	} {
 		c := laneOf4(processes)

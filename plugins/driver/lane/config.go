@@ -1,17 +1,9 @@
 package lane
 
-import "time"
+import (
+	"time"
 
-// Whom a rank stands for.
-const (
-	PerGPU  = "gpu"
-	PerNode = "node"
-)
-
-// What a rank speaks.
-const (
-	ProtocolGangd = "gangd"
-	ProtocolNone  = "none"
+	"github.com/gangd/gangd/internal/member"
 )
 
 // Config is all that a keeper is told at its start.
@@ -31,6 +23,7 @@ type Config struct {
 	TaskDir string            `json:"task_dir"`
 	User    string            `json:"user,omitempty"`
 
+	// Processes and Protocol are of the constants of internal/member.
 	Processes    string        `json:"processes"`
 	Protocol     string        `json:"protocol"`
 	KillGrace    time.Duration `json:"kill_grace"`
@@ -66,7 +59,7 @@ type Node struct {
 
 // Ranks returns how many processes the lane's runner has.
 func (c Config) Ranks() int {
-	if c.Processes == PerNode {
+	if c.Processes == member.PerNode {
 		return 1
 	}
 	return len(c.GPUs)
@@ -74,7 +67,7 @@ func (c Config) Ranks() int {
 
 // GPUsPerRank returns how many GPUs each of them has.
 func (c Config) GPUsPerRank() int {
-	if c.Processes == PerNode {
+	if c.Processes == member.PerNode {
 		return len(c.GPUs)
 	}
 	return 1

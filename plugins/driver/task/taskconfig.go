@@ -8,51 +8,49 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/gangd/gangd/internal/member"
 	"github.com/gangd/gangd/internal/nomadplugin"
 	"github.com/gangd/gangd/internal/nomadplugin/schema"
 	"github.com/gangd/gangd/plugins/driver/lane"
 	"github.com/gangd/gangd/plugins/driver/process"
 )
 
-const (
-	// gpuPrefix begins the variables by which the device plugin names a
-	// lane's GPUs: GANGD_GPU_<UUID, with _ for -> = "<index>:<uuid>".
-	gpuPrefix = "GANGD_GPU_"
-	maxGrace  = 10 * time.Minute
-	maxReady  = 24 * time.Hour
-)
+// gpuPrefix begins the variables by which the device plugin names a lane's
+// GPUs: GANGD_GPU_<UUID, with _ for -> = "<index>:<uuid>".
+const gpuPrefix = "GANGD_GPU_"
 
 // laneVariables are the names under which Nomad passes the meta key
 // gangd_lane on.
 var laneVariables = []string{"NOMAD_META_gangd_lane", "NOMAD_META_GANGD_LANE"}
 
-// taskConfig is the config block of a task.
-type taskConfig struct {
-	Command      string            `codec:"command"`
-	Args         []string          `codec:"args"`
-	Env          map[string]string `codec:"env"`
-	Processes    string            `codec:"processes"`
-	Protocol     string            `codec:"protocol"`
-	KillGrace    string            `codec:"kill_grace"`
-	ReadyTimeout string            `codec:"ready_timeout"`
-}
+// taskSchema is the config block of a task, for Nomad.
+var taskSchema = func() *schema.Spec {
+	fields := make(schema.Fields)
+	for _, a := range member.Attributes {
+		fields[a.Name] = attribute(a)
+	}
+	return schema.Object(fields)
+}()
 
-var taskSchema = schema.Object(schema.Fields{
-	"command":       schema.Attr("command", schema.String, true),
-	"args":          schema.Attr("args", "list(string)", false),
-	"env":           schema.BlockAttrs("env", schema.String, false),
-	"processes":     schema.Default(schema.Attr("processes", schema.String, false), schema.Literal(`"gpu"`)),
-	"protocol":      schema.Default(schema.Attr("protocol", schema.String, false), schema.Literal(`"gangd"`)),
-	"kill_grace":    schema.Default(schema.Attr("kill_grace", schema.String, false), schema.Literal(`"5s"`)),
-	"ready_timeout": schema.Default(schema.Attr("ready_timeout", schema.String, false), schema.Literal(`"15m"`)),
-})
+func attribute(a member.Attribute) *schema.Spec {
+	switch a.Kind {
+	case member.List:
+		return schema.Attr(a.Name, "list(string)", a.Required)
+	case member.Variables:
+		return schema.BlockAttrs(a.Name, schema.String, a.Required)
+	}
+	spec := schema.Attr(a.Name, schema.String, a.Required)
+	if a.Default == "" {
+		return spec
+	}
+	return schema.Default(spec, schema.Literal(strconv.Quote(a.Default)))
+}
 
 // laneConfig makes what a keeper is told from what Nomad told the driver. Its
 // errors name the field, all of them at once.
 func laneConfig(task nomadplugin.TaskConfig, node lane.Node) (lane.Config, error) {
-	own := taskConfig{Processes: lane.PerGPU, Protocol: lane.ProtocolGangd, KillGrace: "5s", ReadyTimeout: "15m"}
+	own := member.Default()
 	if err := task.DriverConfig.Decode(&own); err != nil {
 		return lane.Config{}, fmt.Errorf("config: %w", err)
 	}
@@ -78,15 +76,17 @@ func laneConfig(task nomadplugin.TaskConfig, node lane.Node) (lane.Config, error
 	check("meta.gangd_lane", err)
 	c.GPUs, err = gpusOf(task.DeviceEnv, task.Env)
 	check("device", err)
-	c.Command, err = findCommand(own.Command, c)
-	check("config.command", err)
-	check("config.env", checkEnv(own.Env))
-	check("config.processes", oneOf(own.Processes, lane.PerGPU, lane.PerNode))
-	check("config.protocol", oneOf(own.Protocol, lane.ProtocolGangd, lane.ProtocolNone))
-	c.KillGrace, err = parseDuration(own.KillGrace, 0, maxGrace)
-	check("config.kill_grace", err)
-	c.ReadyTimeout, err = parseDuration(own.ReadyTimeout, time.Second, maxReady)
-	check("config.ready_timeout", err)
+	if own.Command != "" {
+		c.Command, err = process.LookPath(own.Command, c.Env["PATH"], c.TaskDir)
+		check("config.command", err)
+	}
+	settings, faults := own.Settings()
+	for _, f := range faults {
+		check("config."+f.Attribute, errors.New(f.Problem))
+	}
+	c.KillGrace = settings.KillGrace
+	// A gang whose template does not say how long it may load has its end from gangd.
+	c.ReadyTimeout = cmp.Or(settings.ReadyTimeout, member.MaxReadyTimeout)
 	_, err = process.Lookup(task.User)
 	check("user", err)
 	if task.NetworkNamespace != "" {
@@ -135,38 +135,4 @@ func gpusOf(envs ...map[string]string) ([]lane.GPU, error) {
 		}
 	}
 	return gpus, nil
-}
-
-func findCommand(command string, c lane.Config) (string, error) {
-	if command == "" {
-		return "", errors.New("it is empty")
-	}
-	return process.LookPath(command, c.Env["PATH"], c.TaskDir)
-}
-
-func checkEnv(env map[string]string) error {
-	for name, value := range env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
-			return fmt.Errorf("%q is not a variable that a process can have", name)
-		}
-	}
-	return nil
-}
-
-func oneOf(value, a, b string) error {
-	if value == a || value == b {
-		return nil
-	}
-	return fmt.Errorf("%q is neither %q nor %q", value, a, b)
-}
-
-func parseDuration(text string, least, most time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf(`%q is not a duration such as "5s"`, text)
-	}
-	if d < least || d > most {
-		return 0, fmt.Errorf("%q is not between %v and %v", text, least, most)
-	}
-	return d, nil
 }
