@@ -22,7 +22,7 @@ type nomadPort struct {
 // CheckTemplate implements coordinator.Nomad.
 func (p *nomadPort) CheckTemplate(ctx context.Context, name string) (coordinator.Template, error) {
 	t, err := p.client.Template(ctx, name)
-	return coordinator.Template{Version: t.Version, Estimate: t.Estimate}, templateError(err)
+	return coordinator.Template(t), templateError(err)
 }
 
 // OpenLane implements coordinator.Nomad.
@@ -178,6 +178,7 @@ func allocation(a nomad.Allocation) coordinator.LaneJob {
 		Ended: a.Ended(), Failed: a.Failed, Lost: a.ClientStatus == nomad.ClientLost,
 		Stopped:   a.DesiredStatus == nomad.DesiredStop && a.ClientStatus == nomad.ClientComplete,
 		Preempted: a.PreemptedBy != "",
+		Invalid:   a.Invalid,
 		Message:   a.Message,
 	}
 }

@@ -67,6 +67,8 @@ type entry struct {
 	// publishPause the pause before that, publishBy the last time.
 	publishAt, publishBy time.Time
 	publishPause         time.Duration
+	// invalidOn are nodes that refused the config of its template, two at most.
+	invalidOn []string
 	// guessed: only a peer told of the rank whose loss stopped the attempt.
 	guessed  bool
 	progress gang.Progress

@@ -198,7 +198,9 @@ type LaneJob struct {
 	// Preempted: Nomad itself ends it, for a job of higher priority, as Message
 	// says. It may be told before the allocation has ended.
 	Preempted bool
-	Message   string
+	// Invalid: the node refused the config of the lane's template.
+	Invalid bool
+	Message string
 }
 
 // What Nomad says of lanes. LaneJobsListed is the whole list of pinned parents.
@@ -400,7 +402,7 @@ type Config struct {
 	Tiers  []Tier
 	Fence  gang.Fence
 	// ReadyTimeout is how long the members of a gang may take from the
-	// decision until all are ready.
+	// decision until all are ready, where its template does not say.
 	ReadyTimeout time.Duration
 	// Lease is how long a keeper runs without a word from gangd.
 	Lease time.Duration

@@ -24,7 +24,7 @@ func (c *Core) launch(d schedule.Start) {
 	g.rec.Members = d.Placement
 	g.rec.Times = gang.Times{Decided: gang.Millis(c.now)}
 	g.progress, g.ranks = gang.Progress{}, make(map[int]int)
-	g.readyBy = c.now.Add(c.cfg.ReadyTimeout)
+	g.readyBy = c.now.Add(c.readyTimeout(g))
 	g.lanes = make([]*lane, len(d.Placement))
 	for i := range d.Placement {
 		m := &g.rec.Members[i]
@@ -140,6 +140,9 @@ func (c *Core) laneJob(j LaneJob) {
 	}
 	l.terminal = true
 	why := fmt.Sprintf("its allocation on %s ended: %s", c.nodeName(l.rec.Node), j.Message)
+	if j.Invalid {
+		c.invalid(l, why)
+	}
 	switch {
 	case l.rec.State == gang.LaneClosed:
 		c.release(l)

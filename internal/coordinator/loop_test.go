@@ -125,7 +125,7 @@ func (b *bench) CheckTemplate(_ context.Context, name string) (Template, error) 
 	if name != "ddim" {
 		return Template{}, fmt.Errorf("no job %q: %w", name, ErrTemplate)
 	}
-	return Template{Version: 7, Estimate: 90 * time.Second}, nil
+	return Template{Version: 7, Estimate: 90 * time.Second, ReadyTimeout: 10 * time.Minute}, nil
 }
 
 func (b *bench) OpenLane(_ context.Context, o OpenLane) (uint64, error) {

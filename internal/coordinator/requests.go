@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -47,7 +46,7 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 	specs = slices.Clone(specs)
 	random := make([][5]byte, len(specs))
 	for i := range specs {
-		specs[i].Estimate = cmp.Or(specs[i].Estimate, checked[specs[i].Template].Estimate)
+		checked[specs[i].Template].fill(&specs[i])
 		rand.Read(random[i][:])
 	}
 	return l.request(ctx, func(reply int) Input {

@@ -86,7 +86,7 @@ func (c *Core) restorePlaced(g *entry) {
 			c.stop(g, gang.Preempting, "", "gangd ended before all its lanes were written down")
 			return
 		}
-		g.readyBy = c.now.Add(c.cfg.ReadyTimeout)
+		g.readyBy = c.now.Add(c.readyTimeout(g))
 		for _, l := range g.lanes {
 			c.relaunch(l)
 		}

@@ -399,5 +399,6 @@ func (c *Core) notReady(g *entry) {
 	if len(late) == 0 { // all were, and one was told to run and did not answer
 		late = append(late, fmt.Sprintf("member %d on %s does not answer the order to run", blame.rec.Member, c.nodeName(blame.rec.Node)))
 	}
-	c.recover(g, fmt.Sprintf("not all members were ready within %s: %s", c.cfg.ReadyTimeout, strings.Join(late, ", ")), blame)
+	c.recover(g, fmt.Sprintf("not all members were ready within %s: %s; if they load that long, raise %s",
+		c.readyTimeout(g), strings.Join(late, ", "), g.whoseTimeout()), blame)
 }

@@ -1,8 +1,10 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gangd/gangd/internal/gang"
@@ -14,6 +16,15 @@ type Template struct {
 	Version uint64
 	// Estimate is for gangs that give none of their own; 0 where it gives none.
 	Estimate time.Duration
+	// ReadyTimeout is how long the members of its gangs may take from the
+	// decision until all are ready; 0 where it does not say.
+	ReadyTimeout time.Duration
+}
+
+// fill gives a specification what its template says.
+func (t Template) fill(s *gang.Spec) {
+	s.Estimate = cmp.Or(s.Estimate, t.Estimate)
+	s.ReadyTimeout = t.ReadyTimeout
 }
 
 // ErrTemplateVersion is wrapped by errors of Nomad where a template is no
@@ -47,4 +58,34 @@ func (c *Core) templateChanged(g *entry, l *lane, fault error) {
 		c.templates[l.rec.Template] = 0
 	}
 	c.stop(g, gang.Preempting, "", fmt.Sprintf("template %s was changed while its lanes were opened: %v", l.rec.Template, fault))
+}
+
+// invalid: a node refused the config of a lane's template. One node alone may
+// be the reason: its plugin is of another version, or it lacks a value that the
+// template names. What two of them refuse, no third would take: the gang fails.
+func (c *Core) invalid(l *lane, why string) {
+	g := c.entryOf(l.laneRun())
+	if g == nil {
+		return
+	}
+	if len(g.invalidOn) < 2 && !slices.Contains(g.invalidOn, l.rec.Node) {
+		g.invalidOn = append(g.invalidOn, l.rec.Node)
+	}
+	if len(g.invalidOn) == 2 && c.active(l.laneRun()) != nil {
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: two nodes refuse its config: %s", g.rec.Template, why))
+	}
+}
+
+// readyTimeout is how long a gang's members may take from the decision until
+// all are ready.
+func (c *Core) readyTimeout(g *entry) time.Duration {
+	return cmp.Or(g.spec.ReadyTimeout, c.cfg.ReadyTimeout)
+}
+
+// whoseTimeout says where that is written.
+func (g *entry) whoseTimeout() string {
+	if g.spec.ReadyTimeout > 0 {
+		return fmt.Sprintf("ready_timeout in the config of template %s", g.rec.Template)
+	}
+	return "start.ready_timeout of gangd's agents, or give the template a ready_timeout in its config"
 }

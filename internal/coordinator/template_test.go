@@ -119,7 +119,7 @@ func TestTheNewestVersionIsNotAskedForWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestAGangWithoutAnEstimateTakesItsTemplates(t *testing.T) {
+func TestAGangTakesWhatItsTemplateSays(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
 		own := simSpec(1, 1)
 		own.Estimate = time.Minute
@@ -132,6 +132,9 @@ func TestAGangWithoutAnEstimateTakesItsTemplates(t *testing.T) {
 			spec, err := gang.DecodeSpec("", b.kv[gang.SpecKey(statuses[i].ID)])
 			if err != nil || spec.Estimate != want || statuses[i].Spec.Estimate != want {
 				t.Errorf("gang %d has the estimate %s, and %s in the store, want %s (%v)", i, statuses[i].Spec.Estimate, spec.Estimate, want, err)
+			}
+			if spec.ReadyTimeout != 10*time.Minute {
+				t.Errorf("gang %d may load for %s by the store", i, spec.ReadyTimeout)
 			}
 		}
 		if specs[0].Estimate != 0 {
@@ -154,4 +157,97 @@ func TestLanesAreOpenedFromTheTemplateThatWasChecked(t *testing.T) {
 			}
 		})
 	})
+}
+
+// refuseConfig has Nomad say that a node does not take the template's config.
+func (w *world) refuseConfig(id gang.ID, member int) (node string) {
+	m := w.core.gangs[id].rec.Members[member]
+	w.tell(LaneJobChanged{LaneJob{
+		Job: w.core.lanes[m.Lane].rec.Job, Lane: m.Lane, Allocation: "alloc-" + string(m.Lane), Ended: true, Failed: true, Invalid: true,
+		Message: `Failed Validation: no variable named "meta.x"`,
+	}})
+	return m.Node
+}
+
+// withoutKeepers has Nomad start nothing by itself.
+func (w *world) withoutKeepers() {
+	for _, n := range w.nodes {
+		n.silent = true
+	}
+}
+
+func TestATemplateThatOneNodeRefusesIsTriedOnAnother(t *testing.T) {
+	w := ready(t, 34, 4, 2)
+	w.withoutKeepers()
+	id := w.submit(simSpec(8, 8))
+	first := w.refuseConfig(id, 0)
+	w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 })
+	rec := w.core.gangs[id].rec
+	if rec.Failures != 1 || !slices.Equal(rec.Avoid, []string{first}) || !strings.Contains(rec.Why, `Failed Validation: no variable named "meta.x"`) {
+		t.Fatalf("failures %d, avoids %v, why %q", rec.Failures, rec.Avoid, rec.Why)
+	}
+	for _, n := range w.nodes {
+		n.silent = false
+	}
+	w.until(2, "success", func() bool { return w.state(id) == gang.Succeeded })
+}
+
+func TestATemplateThatTwoNodesRefuseFailsTheGang(t *testing.T) {
+	for name, gpus := range map[string]int{"one after the other": 8, "at one time": 16} {
+		t.Run(name, func(t *testing.T) {
+			w := ready(t, 35, 4, 2)
+			w.withoutKeepers()
+			id := w.submit(simSpec(gpus, 8))
+			lanes := w.core.gangs[id].rec.Members
+			w.refuseConfig(id, 0)
+			if gpus == 16 { // while the gang is stopped already
+				w.tell(LaneJobChanged{LaneJob{Lane: lanes[1].Lane, Allocation: "alloc", Ended: true, Failed: true, Invalid: true, Message: "Failed Validation"}})
+			}
+			w.until(2, "second attempt", func() bool { return w.core.gangs[id].rec.Attempt == 2 })
+			w.refuseConfig(id, 0)
+			w.until(2, "end", func() bool { return w.state(id).Terminal() })
+			rec := w.core.gangs[id].rec
+			if rec.State != gang.Failed || rec.Attempt != 2 || rec.Failures != 1 || !strings.Contains(rec.Why, "template ddim: two nodes refuse its config: its allocation on client-") {
+				t.Errorf("it is %s in attempt %d, failures %d, why %q", rec.State, rec.Attempt, rec.Failures, rec.Why)
+			}
+		})
+	}
+}
+
+// A template's own timeout counts for its gangs, also after gangd's restart and
+// whatever the agents' is.
+func TestATemplatesReadyTimeoutGoesBeforeTheAgents(t *testing.T) {
+	for _, c := range []struct {
+		own, want time.Duration
+		advice    string
+	}{
+		{0, 20 * time.Second, "raise start.ready_timeout of gangd's agents, or give the template a ready_timeout in its config"},
+		{2 * time.Minute, 2 * time.Minute, "raise ready_timeout in the config of template ddim"},
+		{5 * time.Second, 5 * time.Second, "raise ready_timeout in the config of template ddim"},
+	} {
+		t.Run(c.want.String(), func(t *testing.T) {
+			w := ready(t, 36, 2, 2)
+			w.withoutKeepers()
+			spec := simSpec(8, 8)
+			spec.ReadyTimeout = c.own
+			id := w.submit(spec)
+			for _, when := range []string{"at first", "after a restart"} {
+				began := w.now
+				if when == "after a restart" {
+					w.restart(2)
+				}
+				w.now = began.Add(c.want - time.Second)
+				w.core.Step(w.now, Tick{})
+				if w.state(id) != gang.Launching {
+					t.Fatalf("%s it is %s a second before its time", when, w.state(id))
+				}
+			}
+			w.now = w.now.Add(2 * time.Second)
+			w.core.Step(w.now, Tick{})
+			rec := w.core.gangs[id].rec
+			if rec.Failures != 1 || !strings.HasPrefix(rec.Why, fmt.Sprintf("not all members were ready within %s: member 0 on ", c.want)) || !strings.HasSuffix(rec.Why, c.advice) {
+				t.Errorf("failures %d, why %q", rec.Failures, rec.Why)
+			}
+		})
+	}
 }

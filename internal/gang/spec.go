@@ -58,6 +58,10 @@ type Spec struct {
 	// MaxRun ends a gang as failed when its run time over all attempts reaches
 	// it; 0 means no such end.
 	MaxRun time.Duration `json:"max_run_ns,omitempty"`
+	// ReadyTimeout is how long the members may take from the decision until all
+	// are ready, as the template said when the gang was accepted; 0 where it did
+	// not.
+	ReadyTimeout time.Duration `json:"ready_timeout_ns,omitempty"`
 	// InfraRetries bounds the restarts after the loss of a node, a GPU or a
 	// runner.
 	InfraRetries int             `json:"infra_retries"`
