@@ -45,7 +45,7 @@ down: ## End the development cluster
 	@.tools/cluster down dev
 
 .PHONY: test
-test: test-unit lint vuln test-e2e ## Everything below, as CI runs it
+test: test-unit lint vuln test-e2e ## Unit and end-to-end tests, lint, vuln: what CI runs
 
 .PHONY: test-unit
 test-unit: tools ## Tests that need no cluster; some run a Nomad or a Consul alone

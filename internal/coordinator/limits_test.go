@@ -54,14 +54,14 @@ func TestAGangGoesOnWithoutALaneThatDoesNotClose(t *testing.T) {
 	if l == nil || l.rec.State != gang.LaneClosing || !strings.Contains(l.rec.Why, "did not end within 1m0s") {
 		t.Fatalf("its lane is %+v", l)
 	}
-	node := w.core.engine.Cluster().Node(k.node.id)
 	w.boot(2) // gangd's end does not free them either
 	w.keepers[k.lane] = k
 	k.cut = true
 	w.reconnect(k)
 	w.until(2, "all is heard", func() bool { return w.core.deciding && len(w.mail) == 0 })
 	w.pass(2 * closeWithin)
-	if node = w.core.engine.Cluster().Node(k.node.id); node.Free() != 0 {
+	node := w.core.engine.Cluster().Node(k.node.id)
+	if node.Free() != 0 {
 		t.Errorf("GPUs %v of it are free", node.Free().Indexes())
 	}
 	w.tell(KeeperClosed{Keeper: k.id(), Reason: "cancelled"})

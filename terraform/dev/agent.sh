@@ -56,7 +56,8 @@ ready() {
 	esac
 }
 
-# Starts the daemon, in a session of its own and with no descriptor of ours, and records it.
+# Starts the daemon, in a session of its own and with no descriptor of ours, and records it. Sets began to where in its
+# log that is.
 launch() {
 	local -a command
 	local open
@@ -65,6 +66,7 @@ launch() {
 	nomad) command=(nomad agent "-config=$dir/agent.hcl") ;;
 	gangd) command=(gangd agent -config "$dir/agent.hcl") ;;
 	esac
+	began=$(stat -c %s "$log" 2>/dev/null || echo 0)
 	echo "--- $(date -u +%FT%TZ) starting ${command[*]}" >>"$log"
 	(
 		# A shell starts what it puts into the background with these ignored, which would reach every task.
@@ -81,9 +83,10 @@ launch() {
 	echo "$pid $started" >"$dir/pid"
 }
 
+# What it said since it was started, and not before.
 failed() {
 	echo "agent.sh: $name $*; its log is $log and ends with:" >&2
-	tail -n 15 "$log" >&2
+	tail -c "+$((began + 1))" "$log" | tail -n 15 >&2
 	exit 1
 }
 
@@ -135,7 +138,8 @@ status() {
 }
 
 (($# >= 2)) || die "usage: agent.sh create|start|stop|kill|pid|status DATA_DIR [NAME ...]"
-verb=$1 data=$2 name=${3:-}
+verb=$1 name=${3:-}
+data=$(realpath -m "$2") # an agent starts in its own directory, and is found by absolute paths
 dir=$data/$name log=$data/logs/$name.log
 [[ $verb == status || -n $name ]] || die "which agent? usage: agent.sh $verb DATA_DIR NAME"
 case $verb in
