@@ -259,8 +259,9 @@ func (c *Core) hostOf(n *node) *host {
 }
 
 // gpu is a GPU as the engine should see it: in order if its host and Nomad say
-// so. Nomad hears of a fault seconds later, and of the recovery too: until
-// then it would not place a lane there.
+// so. A client tells Nomad's servers of its devices 5 to 10 s after a change
+// (nodeUpdateRetryIntv in client/client.go of Nomad 1.6, and up to as much at
+// random): until then Nomad would not place a lane there.
 func (n *node) gpu(g GPUView) cluster.GPU {
 	out := cluster.GPU{UUID: g.UUID, Index: g.Index, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
 	if !out.Healthy {
@@ -269,7 +270,7 @@ func (n *node) gpu(g GPUView) cluster.GPU {
 	if device, listed := n.view.Devices[g.UUID]; !listed {
 		out.Healthy, out.Reason = false, "Nomad does not list it yet"
 	} else if !device.Healthy {
-		out.Healthy, out.Reason = false, "Nomad still thinks it unhealthy"
+		out.Healthy, out.Reason = false, "it is sound again, which its Nomad client tells the servers within 10 s"
 	}
 	return out
 }

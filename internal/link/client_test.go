@@ -247,16 +247,21 @@ func TestTakingFromAnEmptyQueueWaits(t *testing.T) {
 
 func TestConsulCatalog(t *testing.T) {
 	consul := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1/catalog/service/"+Service {
+		if r.URL.Path != "/v1/catalog/service/"+Service || r.Header.Get("X-Consul-Token") != "for-nodes" {
 			http.NotFound(w, r)
 			return
 		}
 		_, _ = w.Write([]byte(`[{"Address":"10.0.0.1","ServicePort":4751},{"Address":"10.0.0.1","ServiceAddress":"10.0.0.2","ServicePort":4761},{"ServiceAddress":"fd00::1","ServicePort":4751}]`))
 	}))
 	defer consul.Close()
-	got, err := ConsulCatalog(consul.URL).Addresses(testContext(t))
-	if want := []string{"10.0.0.1:4751", "10.0.0.2:4761", "[fd00::1]:4751"}; err != nil || !slices.Equal(got, want) {
+	t.Setenv("CONSUL_HTTP_TOKEN", "of-another")
+	want := []string{"10.0.0.1:4751", "10.0.0.2:4761", "[fd00::1]:4751"}
+	if got, err := ConsulCatalog(consul.URL, "for-nodes").Addresses(testContext(t)); err != nil || !slices.Equal(got, want) {
 		t.Errorf("found %v, %v, want %v", got, err, want)
+	}
+	t.Setenv("CONSUL_HTTP_TOKEN", "for-nodes")
+	if got, err := ConsulCatalog(consul.URL, "").Addresses(testContext(t)); err != nil || !slices.Equal(got, want) {
+		t.Errorf("with the token of the environment: found %v, %v, want %v", got, err, want)
 	}
 }
 

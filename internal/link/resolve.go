@@ -31,14 +31,18 @@ func (s static) Addresses(context.Context) ([]string, error) { return s, nil }
 
 // ConsulCatalog resolves through the catalog of the Consul agent at address
 // (host:port or URL). Agents that Consul thinks ill are listed too: a follower
-// is worth asking, and Consul may be wrong.
-func ConsulCatalog(address string) Resolver { return catalog{address} }
+// is worth asking, and Consul may be wrong. The token needs the right to read
+// nodes and the service; where it is empty, CONSUL_HTTP_TOKEN counts.
+func ConsulCatalog(address, token string) Resolver { return catalog{address, token} }
 
-type catalog struct{ address string }
+type catalog struct{ address, token string }
 
 func (c catalog) Addresses(ctx context.Context) ([]string, error) {
 	cfg := consulapi.DefaultConfig()
 	cfg.Address = c.address
+	if c.token != "" {
+		cfg.Token = c.token
+	}
 	client, err := consulapi.NewClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("look up %s in Consul at %s: %w", Service, c.address, err)

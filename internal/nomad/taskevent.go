@@ -15,9 +15,19 @@ type taskEvent struct {
 	FailsTask      bool
 }
 
+// maxEventBytes bounds what is told of an event: it is part of a sentence.
+const maxEventBytes = 320
+
+// grpcPrefix begins what a driver's plugin said, as gRPC hands it on.
+const grpcPrefix = "rpc error: code = Unknown desc = "
+
 // String is one line, whatever the client wrote.
 func (e taskEvent) String() string {
-	return strings.Join(strings.Fields(e.Type+": "+e.DisplayMessage), " ")
+	s := strings.Join(strings.Fields(e.Type+": "+strings.ReplaceAll(e.DisplayMessage, grpcPrefix, "")), " ")
+	if len(s) > maxEventBytes {
+		s = strings.ToValidUTF8(s[:maxEventBytes], "") + "…"
+	}
+	return s
 }
 
 // weight is how much an event says of why a task ended. An event fails the task

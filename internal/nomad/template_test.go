@@ -153,7 +153,8 @@ func TestMessageTellsTheCause(t *testing.T) {
 	for want, events := range map[string][]taskEvent{
 		`Failed Validation: 2 errors occurred: * failed to parse config: * No argument or block type is named "comand". Did you mean "command"?`: {received, setUp,
 			{Type: api.TaskFailedValidation, DisplayMessage: "2 errors occurred:\n\t* failed to parse config:\n\t* No argument or block type is named \"comand\". Did you mean \"command\"?\n\n"}, notRestarting},
-		`Driver Failure: config.command: "python9" is neither in PATH`: {received, setUp, {Type: api.TaskDriverFailure, DisplayMessage: `config.command: "python9" is neither in PATH`}, notRestarting, killing, killed},
+		"Driver Failure: " + strings.Repeat("x", 303) + "…":            {{Type: api.TaskDriverFailure, DisplayMessage: strings.Repeat("x", 303) + "€uro"}},
+		`Driver Failure: config.command: "python9" is neither in PATH`: {received, setUp, {Type: api.TaskDriverFailure, DisplayMessage: `rpc error: code = Unknown desc = config.command: "python9" is neither in PATH`}, notRestarting, killing, killed},
 		"Setup Failure: failed to setup alloc":                         {received, {Type: api.TaskSetupFailure, DisplayMessage: "failed to setup alloc", FailsTask: true}, killing, killed},
 		"Failed Artifact Download: 404":                                {received, setUp, {Type: api.TaskArtifactDownloadFailed, DisplayMessage: "404"}, notRestarting},
 		"Task hook failed: template: no such file":                     {received, setUp, {Type: taskHookFailed, DisplayMessage: "template: no such file"}, notRestarting},

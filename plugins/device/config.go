@@ -38,9 +38,10 @@ type config struct {
 	Grouping       string `codec:"grouping"`
 	// GangdAddresses are host:port of gangd's link. ConsulAddress is of a
 	// Consul agent to look them up; it is the node's own agent where neither is
-	// given.
+	// given. ConsulToken is for that agent; CONSUL_HTTP_TOKEN where it is empty.
 	GangdAddresses []string `codec:"gangd_addrs"`
 	ConsulAddress  string   `codec:"consul_addr"`
+	ConsulToken    string   `codec:"consul_token"`
 }
 
 func configSchema() *schema.Spec {
@@ -54,6 +55,7 @@ func configSchema() *schema.Spec {
 		"grouping":         schema.Default(schema.Attr("grouping", schema.String, false), quoted(groupingGPU)),
 		"gangd_addrs":      schema.Attr("gangd_addrs", "list(string)", false),
 		"consul_addr":      schema.Attr("consul_addr", schema.String, false),
+		"consul_token":     schema.Attr("consul_token", schema.String, false),
 	})
 }
 

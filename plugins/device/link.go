@@ -17,7 +17,7 @@ func newLinkReporter(ctx context.Context, c config, log hclog.Logger) reporter {
 	r := linkReporter{newest: make(chan []*linkpb.Gpu, 1)}
 	resolvers := []link.Resolver{link.Static(c.GangdAddresses)}
 	if c.ConsulAddress != "" {
-		resolvers = append(resolvers, link.ConsulCatalog(c.ConsulAddress))
+		resolvers = append(resolvers, link.ConsulCatalog(c.ConsulAddress, c.ConsulToken))
 	}
 	resolver := link.Chain(resolvers...)
 	go func() {

@@ -218,6 +218,7 @@ func TestConfigDefaults(t *testing.T) {
 		"":                              {NVML: "real", Grouping: "gpu", ConsulAddress: "127.0.0.1:8500"},
 		`gangd_addrs = ["[::1]:4751"]`:  {NVML: "real", Grouping: "gpu", GangdAddresses: []string{"[::1]:4751"}},
 		`consul_addr = "https://c:850"`: {NVML: "real", Grouping: "gpu", ConsulAddress: "https://c:850"},
+		`consul_token = "secret"`:       {NVML: "real", Grouping: "gpu", ConsulAddress: "127.0.0.1:8500", ConsulToken: "secret"},
 	} {
 		if got, err := decodeConfig(nomadplugintest.Config(t, configSchema(), text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)

@@ -166,7 +166,7 @@ func resolver(n lane.Node) link.Resolver {
 		resolvers = append(resolvers, link.Static(n.GangdAddresses))
 	}
 	if n.ConsulAddress != "" {
-		resolvers = append(resolvers, link.ConsulCatalog(n.ConsulAddress))
+		resolvers = append(resolvers, link.ConsulCatalog(n.ConsulAddress, n.ConsulToken))
 	}
 	return link.Chain(resolvers...)
 }

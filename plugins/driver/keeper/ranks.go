@@ -167,8 +167,6 @@ func (r *ranks) env(local int, more map[string]string) []string {
 		"CUDA_VISIBLE_DEVICES": strings.Join(r.cfg.UUIDs(), ","),
 		"GANGD_LANE":           r.cfg.Lane,
 		"GANGD_LANE_DIR":       string(r.dir),
-		"GANGD_OUTPUT_DIR":     filepath.Join(r.cfg.TaskDir, outputDir),
-		"GANGD_CHECKPOINT_DIR": filepath.Join(r.cfg.TaskDir, checkpointDir),
 	})
 	maps.Copy(env, more)
 	list := make([]string, 0, len(env))
@@ -242,7 +240,6 @@ func (r *ranks) dispatch(ctx context.Context, run *linkpb.Run) (masterPort uint3
 	for local := range r.cfg.Ranks() {
 		env := runEnv(run, local, address, port)
 		if r.cfg.Protocol == member.ProtocolNone {
-			env["GANGD_OUTPUT_DIR"] = filepath.Join(r.cfg.TaskDir, output)
 			if _, err := r.start(local, env); err != nil {
 				return 0, err
 			}

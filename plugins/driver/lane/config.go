@@ -49,6 +49,8 @@ type GPU struct {
 type Node struct {
 	GangdAddresses []string `json:"gangd_addrs,omitempty"`
 	ConsulAddress  string   `json:"consul_addr,omitempty"`
+	// ConsulToken is for that one alone; empty where CONSUL_HTTP_TOKEN counts.
+	ConsulToken string `json:"consul_token,omitempty"`
 	// AdvertiseAddress is where other nodes reach this one.
 	AdvertiseAddress string `json:"advertise_addr"`
 	NVML             string `json:"nvml,omitempty"`

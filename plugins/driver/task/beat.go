@@ -29,7 +29,7 @@ func (d *Driver) beat(ctx context.Context, c nodeConfig) {
 	uuids := d.inventory(ctx, c)
 	resolver := link.Static(c.GangdAddrs)
 	if c.ConsulAddr != "" {
-		resolver = link.Chain(resolver, link.ConsulCatalog(c.ConsulAddr))
+		resolver = link.Chain(resolver, link.ConsulCatalog(c.ConsulAddr, c.ConsulToken))
 	}
 	host, err := os.Hostname()
 	if err != nil {

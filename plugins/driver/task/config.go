@@ -27,6 +27,7 @@ type nodeConfig struct {
 	StateDir      string   `codec:"state_dir"`
 	GangdAddrs    []string `codec:"gangd_addrs"`
 	ConsulAddr    string   `codec:"consul_addr"`
+	ConsulToken   string   `codec:"consul_token"`
 	AdvertiseAddr string   `codec:"advertise_addr"`
 	BeatMillis    int      `codec:"beat_millis"`
 	NVML          string   `codec:"nvml"`
@@ -39,6 +40,7 @@ var nodeSchema = schema.Object(schema.Fields{
 	"state_dir":      schema.Default(schema.Attr("state_dir", schema.String, false), schema.Literal(`"/run/gangd"`)),
 	"gangd_addrs":    schema.Attr("gangd_addrs", "list(string)", false),
 	"consul_addr":    schema.Attr("consul_addr", schema.String, false),
+	"consul_token":   schema.Attr("consul_token", schema.String, false),
 	"advertise_addr": schema.Attr("advertise_addr", schema.String, false),
 	"beat_millis":    schema.Default(schema.Attr("beat_millis", schema.Number, false), schema.Literal("250")),
 	"nvml":           schema.Default(schema.Attr("nvml", schema.String, false), schema.Literal(`"real"`)),
@@ -75,7 +77,7 @@ func (c nodeConfig) gpus() gpu.Config {
 // keeper is the part that keepers are told.
 func (c nodeConfig) keeper() lane.Node {
 	n := lane.Node{
-		GangdAddresses: c.GangdAddrs, ConsulAddress: c.ConsulAddr, AdvertiseAddress: c.AdvertiseAddr,
+		GangdAddresses: c.GangdAddrs, ConsulAddress: c.ConsulAddr, ConsulToken: c.ConsulToken, AdvertiseAddress: c.AdvertiseAddr,
 		NVML: c.NVML, MockNode: c.MockNode, MockGPUs: c.MockGPUs, FaultFile: c.FaultFile,
 	}
 	if n.AdvertiseAddress == "" {

@@ -3,8 +3,10 @@ package task
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gangd/gangd/internal/nomadplugin"
 	"github.com/gangd/gangd/internal/nomadplugin/nomadplugintest"
@@ -119,6 +121,29 @@ func TestNodeConfig(t *testing.T) {
 		}
 		if hcl == "" && (c.ConsulAddr != usualConsul || c.StateDir != "/run/gangd" || c.BeatMillis != 250) {
 			t.Errorf("without configuration: %+v", c)
+		}
+	}
+}
+
+func TestKeepersAreToldHowToFindGangd(t *testing.T) {
+	c, err := decodeNodeConfig(nomadplugintest.Config(t, nodeSchema, `
+		gangd_addrs    = ["10.0.0.1:4751"]
+		consul_addr    = "10.0.0.2:8500"
+		consul_token   = "secret"
+		advertise_addr = "10.0.0.3"
+	`))
+	want := lane.Node{GangdAddresses: []string{"10.0.0.1:4751"}, ConsulAddress: "10.0.0.2:8500", ConsulToken: "secret", AdvertiseAddress: "10.0.0.3", NVML: "real"}
+	if err != nil || !reflect.DeepEqual(c.keeper(), want) {
+		t.Errorf("keepers are told %+v, %v", c.keeper(), err)
+	}
+}
+
+// A gang whose template gives no time is ended by gangd alone.
+func TestALaneWithoutATimeoutOfItsOwnWaitsForGangd(t *testing.T) {
+	for hcl, want := range map[string]time.Duration{"": 24 * time.Hour, `ready_timeout = "20m"`: 20 * time.Minute} {
+		c, err := laneConfig(soundTask(t, "command = \"sh\"\n"+hcl), lane.Node{})
+		if err != nil || c.ReadyTimeout != want {
+			t.Errorf("%s: the keeper waits for %s, want %s (%v)", hcl, c.ReadyTimeout, want, err)
 		}
 	}
 }
