@@ -85,11 +85,11 @@ type lane struct {
 	reached   part
 	connected bool
 	ready     bool
-	accepted  bool // the order to run
-	done      bool // its run ended well
-	freed     bool // the engine has its GPUs back
-	allocated bool // Nomad made an allocation
-	terminal  bool // which it calls ended
+	accepted  bool   // the order to run
+	done      bool   // its run ended well
+	freed     bool   // the engine has its GPUs back
+	placed    string // the allocation that Nomad made; empty before
+	terminal  bool   // it calls that ended
 	purging   bool
 	purged    bool
 	port      int

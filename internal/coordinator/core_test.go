@@ -126,6 +126,8 @@ func TestAnErrorThatIsNotRetryableFailsEvenBehindAPeersWord(t *testing.T) {
 	w.until(2, "end", func() bool { return w.state(id).Terminal() })
 	if rec := w.core.gangs[id].rec; rec.State != gang.Failed || rec.Attempt != 1 || rec.Why != "rank 9: bad_prompt: no such clip" {
 		t.Errorf("it is %s in attempt %d: %s", rec.State, rec.Attempt, rec.Why)
+	} else if a := rec.Attempts[0]; a.Why != rec.Why || a.Members[0].Member != 1 {
+		t.Errorf("the attempt is kept as %+v", a)
 	}
 }
 

@@ -22,7 +22,7 @@ func (c *Core) launch(d schedule.Start) {
 	}
 	g.rec.Attempt, g.rec.Fence = d.Attempt, c.cfg.Fence
 	g.rec.Members = d.Placement
-	g.rec.Times = gang.Times{Decided: gang.Millis(c.now)}
+	g.rec.Times = gang.Times{Queued: g.rec.Times.Queued, Decided: gang.Millis(c.now)}
 	g.progress, g.ranks = gang.Progress{}, make(map[int]int)
 	g.readyBy = c.now.Add(c.readyTimeout(g))
 	g.lanes = make([]*lane, len(d.Placement))
@@ -123,7 +123,7 @@ func (c *Core) laneJob(j LaneJob) {
 	}
 	l.opened = true
 	if j.Allocation != "" {
-		l.allocated = true
+		l.placed = j.Allocation
 		c.reach(l, partAllocated)
 	}
 	if j.Lost && c.mayReturn(l) {
@@ -196,7 +196,7 @@ func (c *Core) laneOpened(in LaneOpened) {
 	case errors.Is(in.Fault, ErrTemplateVersion) && l.rec.TemplateVersion != 0:
 		c.templateChanged(g, l, in.Fault)
 	case in.Template:
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: %v", g.rec.Template, in.Fault))
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: %v", g.rec.Template, in.Fault), nil)
 	default:
 		c.unfit(l, fmt.Sprintf("its lane on %s could not be opened: %v", c.nodeName(l.rec.Node), in.Fault))
 	}

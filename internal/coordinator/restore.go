@@ -83,7 +83,7 @@ func (c *Core) restorePlaced(g *entry) {
 	switch g.rec.State {
 	case gang.Launching:
 		if !written { // nothing runs in a lane that was not written down
-			c.stop(g, gang.Preempting, "", "gangd ended before all its lanes were written down")
+			c.stop(g, gang.Preempting, "", "gangd ended before all its lanes were written down", nil)
 			return
 		}
 		g.readyBy = c.now.Add(c.readyTimeout(g))

@@ -119,24 +119,18 @@ func (c *Core) runnerError(in KeeperError) {
 	switch {
 	case in.Class == ClassPeerLost && g.guessed:
 	case in.Class == ClassPeerLost:
-		c.recover(g, why, nil)
-		g.guessed = true
+		c.retry(g, why, l)
+		g.guessed = g.rec.State == gang.Recovering
 	case !in.Retryable:
-		g.guessed = false
-		c.stop(g, gang.Stopping, gang.Failed, why)
+		if g.guessed {
+			c.correct(g, l, why)
+		}
+		c.stop(g, gang.Stopping, gang.Failed, why, l)
 	case g.guessed:
 		c.blame(g, l, why)
 	default:
 		c.recover(g, why, l)
 	}
-}
-
-// blame corrects what was guessed about the end of an attempt.
-func (c *Core) blame(g *entry, l *lane, why string) {
-	g.guessed = false
-	g.rec.Why = clip(why)
-	g.avoid(l.rec.Node)
-	c.touch(g)
 }
 
 // rankExit: a rank is gone. Its peers may have been quicker to say that they
@@ -156,19 +150,25 @@ func (c *Core) rankExit(in KeeperRankExit) {
 // endedRun: a gang no longer runs in one lane. What led to it was told before,
 // except where the outcome itself is the news.
 func (c *Core) endedRun(in KeeperEnded) {
-	g, l := c.active(in.Run), c.lanes[in.Lane]
-	if g == nil || l == nil || l.laneRun() != in.Run {
+	l := c.lanes[in.Lane]
+	if l == nil || l.laneRun() != in.Run {
 		return
 	}
 	where := fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node))
+	if in.Outcome == OutcomeTaskStopped {
+		c.endedByNomad(l, fmt.Sprintf("%s was stopped through Nomad (a job stop, or a drain): %s", where, in.Message))
+		return
+	}
+	g := c.active(in.Run)
+	if g == nil {
+		return
+	}
 	switch in.Outcome {
 	case OutcomeSucceeded:
 		l.done = true
 		c.finish(g)
-	case OutcomeTaskStopped:
-		c.stop(g, gang.Preempting, "", fmt.Sprintf("%s was stopped through Nomad (a job stop, or a drain): %s", where, in.Message))
 	case OutcomeStoreFailed:
-		c.recover(g, fmt.Sprintf("%s could not store its result: %s", where, in.Message), nil)
+		c.retry(g, fmt.Sprintf("%s could not store its result: %s", where, in.Message), l)
 	default:
 		c.recover(g, fmt.Sprintf("%s ended: %s", where, in.Message), l)
 	}
@@ -198,6 +198,7 @@ func (c *Core) finish(g *entry) {
 		return
 	}
 	c.countRun(g)
+	c.keepAttempt(g, "", nil)
 	c.publish(g)
 	for _, l := range g.lanes {
 		c.endLane(l, "its gang has finished")
@@ -231,7 +232,7 @@ func (c *Core) published(in Published) {
 		c.settle(g)
 	case in.Other || !c.now.Before(g.publishBy):
 		delete(c.unpublished, g.rec.ID)
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("its result could not be published: %v", in.Fault))
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("its result could not be published: %v", in.Fault), nil)
 	default:
 		g.publishAt = c.now.Add(g.publishPause)
 		g.publishPause = min(2*g.publishPause, publishMost)

@@ -42,7 +42,8 @@ func (c *Core) list(want gang.Selection) listing {
 	return out
 }
 
-// status is a gang as its user sees it; full with its specification.
+// status is a gang as its user sees it; full with its specification and its
+// attempts.
 func (c *Core) status(g *entry, full bool) gang.Status {
 	return c.describe(g, full, c.engine.Explainer())
 }
@@ -51,6 +52,11 @@ func (c *Core) describe(g *entry, full bool, reasons *schedule.Explainer) gang.S
 	s := gang.Status{Record: g.rec}
 	if full {
 		s.Spec = g.spec
+	} else {
+		s.Attempts = nil
+	}
+	for _, id := range g.rec.Avoid {
+		s.AvoidNames = append(s.AvoidNames, c.nodeName(id))
 	}
 	switch {
 	case g.rec.State == gang.Queued && !c.deciding:
@@ -68,9 +74,9 @@ func (c *Core) describe(g *entry, full bool, reasons *schedule.Explainer) gang.S
 	for i, m := range g.rec.Members {
 		ms := gang.MemberStatus{Member: i, Node: m.Node, NodeName: c.nodeName(m.Node), GPUs: m.GPUs, Lane: m.Lane}
 		if l := c.lanes[m.Lane]; l != nil {
-			ms.LaneState, ms.Job, ms.Allocation, ms.UUIDs = l.rec.State, l.rec.Job, l.rec.Allocation, l.rec.UUIDs
+			ms.LaneState, ms.Job, ms.Allocation, ms.UUIDs = l.rec.State, l.rec.Job, l.allocation(), l.rec.UUIDs
 		} else {
-			ms.LaneState = gang.LaneClosed
+			ms.LaneState, ms.Allocation = gang.LaneClosed, g.rec.EndedAttempt().Allocation(i)
 		}
 		s.Lanes = append(s.Lanes, ms)
 	}

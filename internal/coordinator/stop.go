@@ -14,8 +14,9 @@ import (
 var zeroTime time.Time
 
 // stop ends the present attempt of a gang: preempting and recovering lead back
-// into the queue, stopping leads to the target.
-func (c *Core) stop(g *entry, to, target gang.State, why string) {
+// into the queue, stopping leads to the target. Of is the lane of the member
+// that it came from, nil where it came from none.
+func (c *Core) stop(g *entry, to, target gang.State, why string, of *lane) {
 	if g.noSpec && (to == gang.Preempting || to == gang.Recovering) {
 		to, target = gang.Stopping, gang.Failed
 		why += "; it cannot run again, since its specification is missing from Consul"
@@ -27,6 +28,9 @@ func (c *Core) stop(g *entry, to, target gang.State, why string) {
 	g.rec.Artifact, g.rec.Thumbnail = nil, nil // an attempt's own, and it is over
 	c.note("an attempt is stopped", "gang", g.rec.ID, "attempt", g.rec.Attempt, "state", to, "why", g.rec.Why)
 	c.countRun(g)
+	if g.rec.EndedAttempt() == nil {
+		c.keepAttempt(g, g.rec.Why, of)
+	}
 	g.published = false
 	for _, l := range g.lanes {
 		c.endLane(l, why)
@@ -34,24 +38,21 @@ func (c *Core) stop(g *entry, to, target gang.State, why string) {
 	c.settle(g)
 }
 
-// recover stops a gang that has lost a member, and has it queued again, within
-// the bounds of its retries. The node of the lane that is to blame, if any, is
-// avoided from then on.
-func (c *Core) recover(g *entry, why string, blame *lane) {
-	if g.rec.State != gang.Launching && g.rec.State != gang.Running {
-		return
-	}
+// recover stops a gang that has lost a member, as retry does; the node of that
+// member's lane is avoided from then on.
+func (c *Core) recover(g *entry, why string, of *lane) {
+	g.avoid(of.rec.Node)
+	c.retry(g, why, of)
+}
+
+// retry stops a gang, and counts that against its infra_retries. Whether it runs
+// again is decided once its processes are gone: until then it may turn out that
+// the failure was none.
+func (c *Core) retry(g *entry, why string, of *lane) {
 	g.rec.Failures++
 	g.guessed = false
-	if blame != nil {
-		g.avoid(blame.rec.Node)
-	}
-	if g.rec.Failures > g.spec.InfraRetries {
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("%s; that was attempt %d, and infra_retries = %d allows no more", why, g.rec.Attempt, g.spec.InfraRetries))
-		return
-	}
 	g.notBefore = c.now.Add(pause(g.rec.Failures))
-	c.stop(g, gang.Recovering, "", why)
+	c.stop(g, gang.Recovering, "", why, of)
 }
 
 // avoid notes a node on which the gang failed; of too many the oldest is
@@ -92,10 +93,16 @@ func (c *Core) lost(l *lane, why string) {
 }
 
 // endedByNomad: an operator, or Nomad itself, ended a lane. That is no failure
-// of the gang.
+// of the gang. Its peers may have been quicker to say that they lost one; what
+// gangd itself had Nomad end is no news.
 func (c *Core) endedByNomad(l *lane, why string) {
-	if g := c.active(l.laneRun()); g != nil && !l.done && l.rec.State != gang.LaneClosing {
-		c.stop(g, gang.Preempting, "", why)
+	g := c.entryOf(l.laneRun())
+	switch {
+	case g == nil || l.done:
+	case c.active(l.laneRun()) != nil && l.rec.State != gang.LaneClosing:
+		c.stop(g, gang.Preempting, "", why, l)
+	case g.guessed && !l.purging && !l.purged:
+		c.acquit(g, l, why)
 	}
 }
 
@@ -190,7 +197,7 @@ func (c *Core) release(l *lane) {
 	if l.rec.State != gang.LaneClosed {
 		return
 	}
-	nomadKnows := l.terminal || l.purged && !l.allocated || !c.now.Before(l.freeBy)
+	nomadKnows := l.terminal || l.purged && l.placed == "" || !c.now.Before(l.freeBy)
 	if !l.freed && nomadKnows {
 		l.freed = true
 		if err := c.decide(schedule.Release{Seat: l.seat()}); err != nil {
@@ -254,7 +261,14 @@ func (c *Core) settle(g *entry) {
 		}
 	}
 	switch g.rec.State {
-	case gang.Preempting, gang.Recovering:
+	case gang.Recovering:
+		if g.rec.Failures > g.spec.InfraRetries {
+			g.rec.Why += fmt.Sprintf("; that was attempt %d, and infra_retries = %d allows no more", g.rec.Attempt, g.spec.InfraRetries)
+			c.end(g, gang.Failed)
+			return
+		}
+		c.requeue(g)
+	case gang.Preempting:
 		c.requeue(g)
 	case gang.Stopping:
 		c.end(g, g.rec.Target)
@@ -283,7 +297,14 @@ func (c *Core) requeue(g *entry) {
 	if !c.move(g, gang.Queued) {
 		return
 	}
-	g.rec.Members, g.rec.Times, g.lanes = nil, gang.Times{}, nil
+	if g.rec.EndedAttempt() == nil { // the take-over stopped it, for a damaged record
+		c.keepAttempt(g, g.rec.Why, nil)
+	}
+	again := c.now
+	if again.Before(g.notBefore) {
+		again = g.notBefore
+	}
+	g.rec.Members, g.rec.Times, g.lanes = nil, gang.Times{Queued: gang.Millis(again)}, nil
 	g.guessed = false
 	g.progress, g.ranks = gang.Progress{}, nil
 	if c.now.Before(g.notBefore) {
@@ -366,7 +387,7 @@ func (c *Core) laneDeadlines(l *lane) {
 // waitsForNomad reports whether Nomad had no room for the lane, and has not
 // placed it since.
 func (l *lane) waitsForNomad() bool {
-	return !l.blockedSince.IsZero() && !l.allocated && l.rec.Allocation == ""
+	return !l.blockedSince.IsZero() && l.placed == "" && l.rec.Allocation == ""
 }
 
 func (c *Core) gangDeadlines(g *entry) {
@@ -374,7 +395,7 @@ func (c *Core) gangDeadlines(g *entry) {
 	case g.rec.State == gang.Launching && c.now.After(g.readyBy):
 		c.notReady(g)
 	case g.rec.State == gang.Running && g.spec.MaxRun > 0 && c.ranFor(g) >= g.spec.MaxRun:
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("it ran for %s, which is its max_run", g.spec.MaxRun))
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("it ran for %s, which is its max_run", g.spec.MaxRun), nil)
 	}
 }
 

@@ -109,7 +109,7 @@ func (c *Core) cancelEntry(g *entry) error {
 	case g.rec.State == gang.Finishing:
 		return fmt.Errorf("cancel gang %s: its result is durable already: %w", g.rec.ID, gang.ErrTerminal)
 	}
-	c.stop(g, gang.Stopping, gang.Cancelled, "cancelled")
+	c.stop(g, gang.Stopping, gang.Cancelled, "cancelled", nil)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (c *Core) templateChanged(g *entry, l *lane, fault error) {
 	if c.templates[l.rec.Template] == l.rec.TemplateVersion {
 		c.templates[l.rec.Template] = 0
 	}
-	c.stop(g, gang.Preempting, "", fmt.Sprintf("template %s was changed while its lanes were opened: %v", l.rec.Template, fault))
+	c.stop(g, gang.Preempting, "", fmt.Sprintf("template %s was changed while its lanes were opened: %v", l.rec.Template, fault), nil)
 }
 
 // invalid: a node refused the config of a lane's template. One node alone may

@@ -243,6 +243,14 @@ func (w *world) noteState(r *gang.Record) {
 	if r.State.Terminal() {
 		w.ended[r.ID] = r.State
 	}
+	for i, a := range r.Attempts {
+		if want := max(r.Attempts[len(r.Attempts)-1].N-len(r.Attempts)+1, 1) + i; a.N != want || a.Decided == 0 || a.Ended < a.Decided || len(a.Members) == 0 {
+			w.t.Fatalf("gang %s keeps the attempts %+v\n%s", r.ID, r.Attempts, w.tail())
+		}
+	}
+	if r.State == gang.Succeeded && r.EndedAttempt() == nil {
+		w.t.Fatalf("gang %s succeeded in attempt %d, and keeps %+v\n%s", r.ID, r.Attempt, r.Attempts, w.tail())
+	}
 }
 
 func (w *world) act(a Action) {

@@ -73,6 +73,9 @@ type Artifact struct {
 // it has not come that far. They are what `gangd status ID` shows as the parts
 // of a start.
 type Times struct {
+	// Queued is when the gang was queued again, or will have rested after a
+	// failure; 0 in the first attempt, which waits since it was accepted.
+	Queued     int64 `json:"queued,omitempty"`
 	Decided    int64 `json:"decided,omitempty"`
 	Dispatched int64 `json:"dispatched,omitempty"`
 	Allocated  int64 `json:"allocated,omitempty"`
@@ -113,6 +116,8 @@ type Record struct {
 	// the ordinary way. What ended an attempt stays until the gang ends.
 	Why   string `json:"why,omitempty"`
 	Times Times  `json:"times,omitzero"`
+	// Attempts are the last ones that have ended, the latest last.
+	Attempts []Attempt `json:"attempts,omitempty"`
 	// Artifact and Thumbnail are the result, once it is durable.
 	Artifact  *Artifact `json:"artifact,omitempty"`
 	Thumbnail *Artifact `json:"thumbnail,omitempty"`

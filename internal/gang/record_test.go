@@ -55,7 +55,8 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	full.State, full.Attempt, full.Fence = Stopping, 3, Fence{2, 99}
 	full.Members = Placement{{Node: "n-1", GPUs: []int{4, 5}, Lane: "l1"}, {Node: "n-0", GPUs: []int{4, 5}}}
 	full.Avoid, full.Failures, full.RunMillis, full.Why, full.Target = []string{"n-9"}, 2, 61000, "an operator's wish", Cancelled
-	full.Times = Times{Decided: 1, Dispatched: 2, Allocated: 3, Admitted: 4, Ready: 5, Started: 6, Ended: 7}
+	full.Attempts = []Attempt{attempt(1, 2), {N: 2, Decided: 4, Ended: 5}}
+	full.Times = Times{Queued: 1, Decided: 1, Dispatched: 2, Allocated: 3, Admitted: 4, Ready: 5, Started: 6, Ended: 7}
 	full.Artifact = &Artifact{Key: "a/b.mp4", SHA256: "ff", Bytes: 12, ContentType: "video/mp4"}
 	full.Thumbnail = &Artifact{Key: "a/b.png", SHA256: "ee", Bytes: 3}
 	for _, r := range []Record{queued(), full} {

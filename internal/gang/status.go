@@ -54,6 +54,8 @@ type Status struct {
 	Position int            `json:"position,omitempty"`
 	Progress *Progress      `json:"progress,omitempty"`
 	Lanes    []MemberStatus `json:"lanes,omitempty"`
+	// AvoidNames are the names of the nodes of Avoid, in the same order.
+	AvoidNames []string `json:"avoid_names,omitempty"`
 }
 
 // Selection says which gangs a list is to hold.
