@@ -16,7 +16,7 @@ import (
 // download writes a gang's artifact to path, whole or not at all.
 func (c *client) download(ctx context.Context, g gang.Status, path string) error {
 	if g.Artifact == nil {
-		return fmt.Errorf("%s has no artifact to write to %s", g.ID, path)
+		return fmt.Errorf("%s succeeded and left no artifact, so that %s is not written: its runner named no file as the result, which code with protocol = \"none\" cannot do", g.ID, path)
 	}
 	answer, err := c.open(ctx, "GET", "/v1/gangs/"+url.PathEscape(string(g.ID))+"/artifact", "", nil, "")
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -201,6 +202,9 @@ func (f *follower) conclude(g gang.Status) {
 	if g.State != gang.Succeeded && g.Why != "" {
 		f.print("    %s", strings.ReplaceAll(g.Why, "\n", "\n    "))
 	}
+	if logs := logsText(g); logs != "" {
+		f.print("    logs      %s", logs)
+	}
 	if a := g.Artifact; a != nil {
 		f.print("    artifact  %s (%s, %s)", a.Key, bytesText(a.Bytes), a.ContentType)
 		f.print("    sha256    %s", a.SHA256)
@@ -263,6 +267,22 @@ func (f *follower) erase() {
 	}
 }
 
+// since is when the present state of a gang began, as its record tells.
+func since(g gang.Status) int64 {
+	switch g.State {
+	case gang.Queued, gang.Reserved:
+		return cmp.Or(g.Times.Queued, g.Accepted)
+	case gang.Launching:
+		return g.Times.Decided
+	case gang.Running:
+		return g.Times.Started
+	}
+	if a := g.EndedAttempt(); a != nil {
+		return a.Ended
+	}
+	return g.Accepted
+}
+
 func (f *follower) liveText() string {
 	var parts []string
 	for _, g := range f.gangs {
@@ -273,7 +293,7 @@ func (f *follower) liveText() string {
 		case g.State == gang.Running && g.Progress != nil:
 			return "    " + progressText(*g.Progress, f.t.now().Sub(g.heard), 30)
 		default:
-			text := fmt.Sprintf("    %s for %s", stateText(g.Status), duration(f.t.now().Sub(millis(g.Accepted))))
+			text := fmt.Sprintf("    %s for %s", stateText(g.Status), duration(f.t.now().Sub(millis(since(g.Status)))))
 			if g.Reason != "" {
 				text += ": " + g.Reason
 			}

@@ -92,6 +92,10 @@ func TestQuestions(t *testing.T) {
 		"nodes-by-id":          "nodes 70c4 -json",
 		"nodes-unknown":        "nodes n-9",
 		"version":              "version",
+		"help":                 "-h",
+		"command-none":         "",
+		"command-unknown":      "frob",
+		"command-unknown-help": "frob -h",
 		"flag-unknown":         "nodes -jason",
 		"address-wrong":        "nodes -address ftp://agent",
 		"agent-without-config": "agent",
@@ -103,6 +107,13 @@ func TestQuestions(t *testing.T) {
 			compare(t, name, transcript(s, code, out, errOut))
 		})
 	}
+}
+
+// What is wider than a terminal is cut there, and only there.
+func TestAListFitsTheTerminal(t *testing.T) {
+	s := session{args: []string{"status"}, live: true, address: start(t, &world{gangs: testGangs()})}
+	code, out, errOut := play(t.Context(), s)
+	compare(t, "status-live", transcript(s, code, out, errOut))
 }
 
 // A name that was used before still leads to the gang that lives.
@@ -149,11 +160,17 @@ func life(name string, end gang.State) []gang.Status {
 		})
 	}
 	if end == gang.Succeeded {
-		add(func() { g.State = gang.Finishing })
+		add(func() {
+			g.State = gang.Finishing
+			g.Attempts = []gang.Attempt{ended(1, 1200*time.Millisecond, 8*time.Second, "", 0, 1)}
+		})
 		g.Artifact = &gang.Artifact{Key: "sea/video.mp4", Bytes: 5, ContentType: "video/mp4",
 			SHA256: "9088f7c5e9abe464d3476f785ffe6e7e16236f4c43fc06d365e29843b27019eb"}
 	} else {
-		add(func() { g.State, g.Target, g.Why = gang.Stopping, end, "rank 3 said: out of memory" })
+		add(func() {
+			g.State, g.Target, g.Why = gang.Stopping, end, "rank 3 said: out of memory"
+			g.Attempts = []gang.Attempt{ended(1, 1200*time.Millisecond, 8*time.Second, g.Why, 0, 1)}
+		})
 	}
 	add(func() { g.State, g.Target, g.Progress, g.Times.Ended = end, "", nil, after(9*time.Second) })
 	return all
@@ -163,6 +180,8 @@ func TestSubmit(t *testing.T) {
 	good := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
 	corrupted := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
 	corrupted.life["sea"][len(corrupted.life["sea"])-1].Artifact.SHA256 = strings.Repeat("0", 64)
+	nothing := &world{life: map[string][]gang.Status{"sea": life("sea", gang.Succeeded)}}
+	nothing.life["sea"][len(nothing.life["sea"])-1].Artifact = nil
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		world *world
@@ -178,6 +197,7 @@ func TestSubmit(t *testing.T) {
 		"submit-no-file":    {good, session{args: []string{"submit", "testdata/none.hcl"}}},
 		"submit-corrupted":  {corrupted, session{args: []string{"submit", "-o", filepath.Join(dir, "corrupted.mp4"), "-"}, stdin: seaHCL}},
 		"submit-o":          {good, session{args: []string{"submit", "-", "-o", filepath.Join(dir, "sea.mp4")}, stdin: seaHCL}},
+		"submit-nothing-o":  {nothing, session{args: []string{"submit", "-o", filepath.Join(dir, "nothing.mp4"), "-"}, stdin: seaHCL}},
 		"submit-two-o":      {good, session{args: []string{"submit", "-o", "v.mp4", "-"}, stdin: seaHCL + seaHCL}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,6 +57,10 @@ func run(ctx context.Context, t *terminal, args []string) int {
 	c.HelpWriter = t.out
 	c.ErrorWriter = t.err
 	c.Commands = commands(ctx, t)
+	c.HelpFunc = help
+	if name := c.Subcommand(); name != "" && c.Commands[name] == nil {
+		fmt.Fprintf(t.err, "Error: no command %q\n\n", name)
+	}
 	code, err := c.Run()
 	switch {
 	case err != nil:
@@ -65,6 +70,13 @@ func run(ctx context.Context, t *terminal, args []string) int {
 		return exitUsage
 	}
 	return code
+}
+
+// help lists the commands, and says where to read on.
+func help(commands map[string]cli.CommandFactory) string {
+	return strings.TrimRight(cli.BasicHelpFunc("gangd")(commands), "\n") + "\n\n" +
+		"gangd COMMAND -h tells what a command does, and its options. Commands speak to the\n" +
+		"agent that -address names, else GANGD_ADDR in the environment, else " + defaultAddress + "."
 }
 
 func commands(ctx context.Context, t *terminal) map[string]cli.CommandFactory {

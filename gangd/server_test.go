@@ -195,9 +195,9 @@ func seaRunning() gang.Status {
 		Version: 1, ID: "sea-k3v9qd2m", State: gang.Running, Tenant: "default", Tier: "production", Template: "ddim",
 		GPUs: 16, PerNode: 8, Accepted: after(0), Attempt: 2, Failures: 1, RunMillis: 20_000,
 		Avoid: []string{"60c4f1de-5a0b-4e52-9d0c-7b8f6a3e2103"},
-		Why:   "node n-3 was lost; the gang was queued again",
+		Why:   "member 1 on n-3 was lost: its node went silent",
 		Times: gang.Times{
-			Decided: after(61_003 * time.Millisecond), Dispatched: after(61_048 * time.Millisecond), Allocated: after(61_402 * time.Millisecond),
+			Queued: after(61 * time.Second), Decided: after(61_003 * time.Millisecond), Dispatched: after(61_048 * time.Millisecond), Allocated: after(61_402 * time.Millisecond),
 			Admitted: after(61_610 * time.Millisecond), Ready: after(62_305 * time.Millisecond), Started: after(62_311 * time.Millisecond),
 		},
 	}}
@@ -205,9 +205,24 @@ func seaRunning() gang.Status {
 		Name: "sea", Template: "ddim", GPU: "H100-80GB", GPUMemoryMiB: 60 << 10, Topology: gang.Topology{Require: "leaf"},
 		Estimate: 90 * time.Second, InfraRetries: 3, Reuse: gang.ReuseTenant, Params: []byte(`{"prompt":"a red ball bounces over a blue sea","seed":7}`),
 	}
+	g.AvoidNames = []string{"n-3"}
+	g.Attempts = []gang.Attempt{ended(1, 250*time.Millisecond, 60*time.Second, g.Why, 1, 0)}
 	g.Progress = &gang.Progress{Stage: "denoise", Step: 24, Steps: 50, StepMillis: 1210}
 	g.Lanes = lanes(gang.LaneBusy)
 	return g
+}
+
+// ended is an attempt whose members ran on n-2, n-3, ..; the first is the one to
+// blame.
+func ended(n int, decided, end time.Duration, why string, members ...int) gang.Attempt {
+	a := gang.Attempt{N: n, Decided: after(decided), Started: after(decided + time.Second), Ended: after(end), Why: why}
+	for _, m := range members {
+		a.Members = append(a.Members, gang.AttemptMember{
+			Member: m, Node: fmt.Sprintf("%d0c4f1de-5a0b-4e52-9d0c-7b8f6a3e21%02d", 5+m, 2+m), NodeName: fmt.Sprintf("n-%d", 2+m),
+			Allocation: fmt.Sprintf("%db0d571c-1111-2222-3333-44445555666%d", 4+m, n),
+		})
+	}
+	return a
 }
 
 func lanes(state gang.LaneState) []gang.MemberStatus {
@@ -230,9 +245,15 @@ func testGangs() []gang.Status {
 	failed := gang.Status{Record: gang.Record{Version: 1, ID: "dune-5m5m5m5m", State: gang.Failed, Tenant: "acme", Tier: "background",
 		Template: "ddim", GPUs: 8, PerNode: 8, Attempt: 1, Accepted: after(0) - 3_600_000,
 		Why: "rank 3 said: \x1b[31mCUDA out of memory\ntried to allocate 2 GiB", Times: gang.Times{Ended: after(0) - 3_000_000}}}
+	failed.Failures, failed.Spec = 2, &gang.Spec{InfraRetries: 1}
+	failed.Attempt, failed.Attempts = 2, []gang.Attempt{
+		ended(1, -time.Hour, -55*time.Minute, "rank 9 on n-3 ended in the midst of the run: killed by signal 9", 1, 0),
+		ended(2, -55*time.Minute, -50*time.Minute, failed.Why, 0, 1),
+	}
 	done := seaRunning()
 	done.ID, done.State, done.Progress, done.Lanes, done.Spec = "hill-7v7v7v7v", gang.Succeeded, nil, nil, nil
 	done.Artifact = &gang.Artifact{Key: "hill-7v7v7v7v/video.mp4", SHA256: strings.Repeat("ab", 32), Bytes: 1_300_000, ContentType: "video/mp4"}
-	done.Times.Ended, done.RunMillis = after(100*time.Second), 57_689
+	done.Times.Ended, done.RunMillis, done.Why = after(100*time.Second), 57_689, ""
+	done.Attempts = append(done.Attempts, ended(2, 61_003*time.Millisecond, 100*time.Second, "", 0, 1))
 	return []gang.Status{stopping, seaRunning(), waiting, done, failed}
 }

@@ -59,10 +59,10 @@ func (t *terminal) listGangs(ctx context.Context, c *client, asJSON bool) error 
 	for _, g := range list.Gangs {
 		rows = append(rows, []string{
 			string(g.ID), g.Tier, g.Tenant, fmt.Sprint(g.GPUs), stateText(g), stepText(g.Progress),
-			duration(t.now().Sub(millis(g.Accepted))), ellipsis(whyText(g), 60),
+			duration(t.now().Sub(millis(g.Accepted))), whyText(g),
 		})
 	}
-	fmt.Fprintln(t.out, table(rows))
+	fmt.Fprintln(t.out, t.fit(table(rows)))
 	if n := list.Total - len(list.Gangs); n > 0 {
 		fmt.Fprintf(t.out, "\n%d more are not shown; the API narrows the list with ?state=, ?tenant= and ?prefix=, and lengthens it with ?limit=\n", n)
 	}
@@ -85,10 +85,23 @@ func stepText(p *gang.Progress) string {
 
 // whyText is the sentence that says most: why it waits, else what led here.
 func whyText(g gang.Status) string {
-	if g.Reason != "" {
+	switch {
+	case g.Reason != "":
 		return g.Reason
+	case g.Why != "" && overcome(g):
+		return "last attempt ended: " + g.Why
 	}
 	return g.Why
+}
+
+// overcome tells that what a gang says of itself ended its last attempt, and it
+// goes on.
+func overcome(g gang.Status) bool {
+	switch g.State {
+	case gang.Queued, gang.Reserved, gang.Launching, gang.Running, gang.Finishing, gang.Succeeded:
+		return true
+	}
+	return false
 }
 
 func (t *terminal) showGang(ctx context.Context, c *client, prefix string, asJSON bool) error {
@@ -115,6 +128,7 @@ func (t *terminal) showGang(ctx context.Context, c *client, prefix string, asJSO
 		t.section("Placement", table(placementRows(g, domains(ctx, c, g))))
 	}
 	t.section(startTitle(g), startTable(g))
+	t.section("Attempts", t.attemptTable(g))
 	t.section("Artifact", artifactText(g.Artifact))
 	t.section("Thumbnail", artifactText(g.Thumbnail))
 	return nil
@@ -129,8 +143,12 @@ func positionText(g gang.Status) string {
 
 // facts are the lines at the top.
 func (t *terminal) facts(g gang.Status) [][2]string {
+	why := "Why"
+	if overcome(g) {
+		why = "Last attempt ended"
+	}
 	pairs := [][2]string{
-		{"ID", string(g.ID)}, {"State", targetText(g)}, {"Why", g.Why},
+		{"ID", string(g.ID)}, {"State", targetText(g)}, {why, g.Why}, {"Logs", logsText(g)},
 		{"Tier", g.Tier}, {"Tenant", g.Tenant}, {"Template", g.Template}, {"GPUs", gpusText(g)},
 	}
 	if s := g.Spec; s != nil {
@@ -141,7 +159,7 @@ func (t *terminal) facts(g gang.Status) [][2]string {
 	}
 	return append(pairs, [][2]string{
 		{"Accepted", t.moment(g.Accepted)}, {"Ended", t.moment(endOf(g))}, {"Attempt", attemptText(g)}, {"Run time", t.runText(g)},
-		{"Avoids nodes", strings.Join(shorts(g.Avoid), ", ")}, {"Params", paramsText(g.Spec)},
+		{"Avoids nodes", strings.Join(g.AvoidNames, ", ")}, {"Params", paramsText(g.Spec)},
 	}...)
 }
 
@@ -179,13 +197,18 @@ func set(d time.Duration) string {
 }
 
 func attemptText(g gang.Status) string {
-	switch {
-	case g.Attempt == 0:
+	if g.Attempt == 0 {
 		return ""
-	case g.Failures > 0 && g.Spec != nil:
-		return fmt.Sprintf("%d (%d of %d infra_retries used)", g.Attempt, g.Failures, g.Spec.InfraRetries)
 	}
-	return fmt.Sprint(g.Attempt)
+	text := fmt.Sprint(g.Attempt)
+	switch s := g.Spec; {
+	case g.Failures == 0 || s == nil:
+	case g.Failures > s.InfraRetries:
+		text += fmt.Sprintf(" (infra_retries = %d is used up)", s.InfraRetries)
+	default:
+		text += fmt.Sprintf(" (%d of %d infra_retries used)", g.Failures, s.InfraRetries)
+	}
+	return text
 }
 
 // endOf is the end of a gang, not of an attempt after which it goes on.
@@ -213,14 +236,6 @@ func paramsText(s *gang.Spec) string {
 		return ""
 	}
 	return ellipsis(string(s.Params), 200)
-}
-
-func shorts(ids []string) []string {
-	var out []string
-	for _, id := range ids {
-		out = append(out, short(id))
-	}
-	return out
 }
 
 // domains asks where the nodes of a gang lie. The answer is a help to the
@@ -254,8 +269,8 @@ func placementRows(g gang.Status, domains map[string]string) [][]string {
 
 func startTitle(g gang.Status) string { return fmt.Sprintf("Start of attempt %d", g.Attempt) }
 
-// startTable shows the parts of a start: when each was reached after the
-// submission was accepted, and how long it took.
+// startTable shows the parts of a start: when each was reached after the gang
+// was accepted, or queued again, and how long it took.
 func startTable(g gang.Status) string {
 	parts := []struct {
 		name string
@@ -267,13 +282,17 @@ func startTable(g gang.Status) string {
 	if g.Attempt == 0 || g.Times.Decided == 0 {
 		return ""
 	}
-	rows := [][]string{{"Part", "Since accepted", "Took"}, {"accepted", "0 ms", "-"}}
-	last := g.Accepted
+	from, begin := "accepted", g.Accepted
+	if g.Times.Queued != 0 {
+		from, begin = "queued again", g.Times.Queued
+	}
+	rows := [][]string{{"Part", "Since " + from, "Took"}, {from, "0 ms", "-"}}
+	last := begin
 	for _, p := range parts {
 		if p.at == 0 {
 			continue
 		}
-		rows = append(rows, []string{p.name, fmt.Sprintf("+%d ms", p.at-g.Accepted), fmt.Sprintf("%d ms", p.at-last)})
+		rows = append(rows, []string{p.name, fmt.Sprintf("+%d ms", p.at-begin), fmt.Sprintf("%d ms", p.at-last)})
 		last = p.at
 	}
 	return table(rows)

@@ -76,6 +76,18 @@ func clean(s string) string {
 	}, s)
 }
 
+// fit cuts lines to the width of a terminal; what goes elsewhere stays whole.
+func (t *terminal) fit(text string) string {
+	if !t.live {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = ellipsis(lines[i], t.width())
+	}
+	return strings.Join(lines, "\n")
+}
+
 // section prints a title and what belongs to it, after an empty line.
 func (t *terminal) section(title, text string) {
 	if text == "" {
