@@ -40,10 +40,26 @@ type agentError struct {
 func (e *agentError) Error() string { return clean(e.detail.Message) }
 
 func (e *agentError) Unwrap() error {
-	if e.detail.Code == api.CodeUnreadable {
+	switch e.detail.Code {
+	case api.CodeUnreadable:
 		return errUnreadable
+	case api.CodeRefused:
+		return e.refusal()
 	}
 	return nil
+}
+
+// refusal is what the agent refused, as it was before it became an answer.
+func (e *agentError) refusal() error {
+	refused := &gang.RefusedError{Gang: e.detail.Gang, Reason: e.Error()}
+	if refused.Gang != "" {
+		refused.Reason = strings.TrimPrefix(refused.Reason, fmt.Sprintf("gang %q: ", refused.Gang))
+	}
+	if p := e.detail.Param; p != nil {
+		refused.Field = *p
+		refused.Reason = strings.TrimPrefix(refused.Reason, refused.Field+": ")
+	}
+	return refused
 }
 
 // client speaks to an agent.

@@ -187,12 +187,14 @@ func TestSubmit(t *testing.T) {
 		world *world
 		s     session
 	}{
-		"submit":            {good, session{args: []string{"submit", "-"}, stdin: seaHCL}},
-		"submit-live":       {good, session{args: []string{"submit", "-"}, stdin: seaHCL, live: true}},
-		"submit-json":       {good, session{args: []string{"submit", "-json", "-"}, stdin: seaHCL}},
-		"submit-detach":     {good, session{args: []string{"submit", "-detach", "-"}, stdin: seaHCL + strings.Replace(seaHCL, "sea", "lake", 1)}},
-		"submit-failed":     {&world{life: map[string][]gang.Status{"sea": life("sea", gang.Failed)}}, session{args: []string{"submit", "-"}, stdin: seaHCL}},
-		"submit-refused":    {&world{refuse: gang.Refuse("no template %q is registered in Nomad: nomad job run it first", "ddim")}, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit":         {good, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit-live":    {good, session{args: []string{"submit", "-"}, stdin: seaHCL, live: true}},
+		"submit-json":    {good, session{args: []string{"submit", "-json", "-"}, stdin: seaHCL}},
+		"submit-detach":  {good, session{args: []string{"submit", "-detach", "-"}, stdin: seaHCL + strings.Replace(seaHCL, "sea", "lake", 1)}},
+		"submit-failed":  {&world{life: map[string][]gang.Status{"sea": life("sea", gang.Failed)}}, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit-refused": {&world{refuse: gang.Refuse("a submission has 1 to 50 gangs, this one has 51")}, session{args: []string{"submit", "-"}, stdin: seaHCL}},
+		"submit-located": {&world{refuse: gang.NameRefused("lake", gang.RefuseField("template", "Nomad has no job %q", "ddim"))},
+			session{args: []string{"submit", "-"}, stdin: seaHCL + strings.Replace(seaHCL, "sea", "lake", 1)}},
 		"submit-unreadable": {good, session{args: []string{"submit", "testdata/wrong.hcl"}}},
 		"submit-no-file":    {good, session{args: []string{"submit", "testdata/none.hcl"}}},
 		"submit-corrupted":  {corrupted, session{args: []string{"submit", "-o", filepath.Join(dir, "corrupted.mp4"), "-"}, stdin: seaHCL}},

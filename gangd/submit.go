@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +68,22 @@ func (t *terminal) submit(ctx context.Context, c *client, path string, s submiss
 	}
 	var accepted api.Gangs
 	if err := c.call(ctx, "POST", "/v1/gangs", kind, src, &accepted); err != nil {
-		return t.fail(ctx, err)
+		return t.refuse(ctx, err, path, src)
 	}
 	if s.detach {
 		return t.printIDs(accepted, s.asJSON)
 	}
 	return t.await(ctx, c, accepted, s)
+}
+
+// refuse prints why an agent did not take a file: what it refuses one of the
+// gangs for is shown where that stands in the file.
+func (t *terminal) refuse(ctx context.Context, err error, path string, src []byte) int {
+	if located := config.Locate(fileName(path), src, err); located != err {
+		fmt.Fprintln(t.err, clean(located.Error()))
+		return exitRefused
+	}
+	return t.fail(ctx, err)
 }
 
 func (t *terminal) printIDs(accepted api.Gangs, asJSON bool) int {
@@ -135,15 +144,19 @@ func (t *terminal) read(path string) ([]byte, error) {
 }
 
 // parseGangs reads the file here too, so that its faults are told with its
-// name, and without an agent. HCL cannot begin as JSON does.
+// name, and without an agent.
 func parseGangs(path string, src []byte) (contentType string, specs []gang.Spec, err error) {
-	if path == "-" {
-		path = "<stdin>"
-	}
-	if start := bytes.TrimLeft(src, " \t\r\n"); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
-		specs, err = config.ParseGangsJSON(path, src)
+	if config.IsJSON(src) {
+		specs, err = config.ParseGangsJSON(fileName(path), src)
 		return "application/json", specs, err
 	}
-	specs, err = config.ParseGangs(path, src)
+	specs, err = config.ParseGangs(fileName(path), src)
 	return "application/hcl", specs, err
+}
+
+func fileName(path string) string {
+	if path == "-" {
+		return "<stdin>"
+	}
+	return path
 }

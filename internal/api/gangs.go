@@ -116,8 +116,12 @@ func selection(q url.Values) (gang.Selection, error) {
 		}
 	}
 	want := gang.Selection{State: gang.State(q.Get("state")), Tenant: q.Get("tenant"), Prefix: q.Get("prefix"), Limit: DefaultListLimit}
-	if want.State != "" && !slices.ContainsFunc(gang.Transitions(), func(row gang.Row[gang.State]) bool { return row.From == want.State }) {
-		return gang.Selection{}, invalid("state", "%q is no state of a gang", want.State)
+	var states []string
+	for _, row := range gang.Transitions() {
+		states = append(states, string(row.From))
+	}
+	if want.State != "" && !slices.Contains(states, string(want.State)) {
+		return gang.Selection{}, invalid("state", "%q is no state of a gang: there are %s", want.State, strings.Join(states, ", "))
 	}
 	if text := q.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)

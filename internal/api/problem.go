@@ -28,6 +28,8 @@ type ErrorDetail struct {
 	// Param names the field or parameter at fault.
 	Param *string `json:"param"`
 	Code  string  `json:"code"`
+	// Gang is the name of the one that is refused, of those in the body.
+	Gang string `json:"gang,omitempty"`
 }
 
 // The codes of errors.
@@ -48,6 +50,7 @@ type problem struct {
 	status  int
 	code    string
 	param   string
+	gang    string
 	message string
 	// retryAfter is in seconds; 0 where a retry is of no use.
 	retryAfter int
@@ -79,7 +82,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &unreadable):
 		return &problem{status: http.StatusBadRequest, code: CodeUnreadable, param: unreadable.Field(), message: err.Error()}
 	case errors.As(err, &refused):
-		return &problem{status: http.StatusUnprocessableEntity, code: CodeRefused, message: err.Error()}
+		return &problem{status: http.StatusUnprocessableEntity, code: CodeRefused, param: refused.Field, gang: refused.Gang, message: err.Error()}
 	case errors.As(err, &tooLarge):
 		return &problem{status: http.StatusRequestEntityTooLarge, code: "too_large",
 			message: fmt.Sprintf("the body is larger than %d bytes: put large input into the blob store, or submit in parts", tooLarge.Limit)}
@@ -114,7 +117,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {
-	detail := ErrorDetail{Message: p.message, Type: "invalid_request_error", Code: p.code}
+	detail := ErrorDetail{Message: p.message, Type: "invalid_request_error", Code: p.code, Gang: p.gang}
 	if p.status >= http.StatusInternalServerError {
 		detail.Type = "server_error"
 	}

@@ -107,6 +107,37 @@ func TestUnreadableInTheWordsOfTheReader(t *testing.T) {
 	}
 }
 
+// A program finds what to mend without reading the message.
+func TestARefusalNamesGangAndAttribute(t *testing.T) {
+	unplaced := strings.Replace(seaHCL, "16", "5000", 1)
+	for _, c := range []struct {
+		src               string
+		fail              error
+		gang, param, text string
+	}{
+		{seaHCL, gang.NameRefused("sea", gang.RefuseField("gpus", "64 are too many")), "sea", "gpus", `gang "sea": gpus: 64 are too many`},
+		{unplaced, nil, "", "gpus", "gpus: 5000 is not between"},
+		{seaHCL, gang.Refuse("too many gangs"), "", "", "too many gangs"},
+	} {
+		answer, body := call(t, "POST", serve(t, &scheduler{fail: c.fail}, nil).URL+"/v1/gangs", "application/hcl", c.src)
+		got := detail(t, body)
+		param := ""
+		if got.Param != nil {
+			param = *got.Param
+		}
+		if answer.StatusCode != 422 || got.Gang != c.gang || param != c.param || !strings.Contains(got.Message, c.text) {
+			t.Errorf("got %d %s", answer.StatusCode, body)
+		}
+	}
+}
+
+func TestAnUnknownStateIsAnsweredWithThoseThereAre(t *testing.T) {
+	answer, body := call(t, "GET", serve(t, &scheduler{}, nil).URL+"/v1/gangs?state=foo", "", "")
+	if got := detail(t, body); answer.StatusCode != 400 || !strings.HasPrefix(got.Message, `"foo" is no state of a gang: there are queued, reserved, launching, `) {
+		t.Errorf("got %d %s", answer.StatusCode, body)
+	}
+}
+
 func detail(t *testing.T, body string) ErrorDetail {
 	t.Helper()
 	var got ErrorBody

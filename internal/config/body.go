@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -9,16 +10,19 @@ import (
 
 // attribute is one attribute that a body may have, and what becomes of its
 // value. An error of set says what was expected, as the end of a sentence that
-// starts with the attribute's name.
+// starts with the attribute's name. One that is refused is known only to say
+// why, and is not told among those that are expected.
 type attribute struct {
 	name     string
 	required bool
+	refused  bool
 	set      func(cty.Value) error
 }
 
 // nested is a kind of block that a body may have.
 type nested struct {
-	kind string
+	kind    string
+	refused bool
 	// label is what its one label means; empty where it has none. A block
 	// without a label may occur once.
 	label string
@@ -49,7 +53,11 @@ func (r *bodyReader) read(body hcl.Body, attributes []attribute, blocks ...neste
 		}
 		schema.Blocks = append(schema.Blocks, header)
 	}
+	_, _, known := body.PartialContent(schema)
 	content, diags := body.Content(schema)
+	for _, unknown := range diags[len(known):] { // what Content adds to the faults of what is known
+		unknown.Detail += "\n" + expected(attributes, blocks)
+	}
 	r.diags = append(r.diags, diags...)
 
 	found := places{at: map[string]hcl.Range{}, faulty: map[string]bool{}}
@@ -66,6 +74,26 @@ func (r *bodyReader) read(body hcl.Body, attributes []attribute, blocks ...neste
 		r.blocks(n, content.Blocks.OfType(n.kind))
 	}
 	return found
+}
+
+// expected lists what a body may have.
+func expected(attributes []attribute, blocks []nested) string {
+	var names []string
+	for _, a := range attributes {
+		if !a.refused {
+			names = append(names, a.name)
+		}
+	}
+	for _, n := range blocks {
+		switch {
+		case n.refused:
+		case n.label != "":
+			names = append(names, fmt.Sprintf("%s %q { }", n.kind, strings.ToUpper(n.label)))
+		default:
+			names = append(names, n.kind+" { }")
+		}
+	}
+	return "Expected here: " + strings.Join(names, ", ") + "."
 }
 
 // set reports whether the attribute's value was what it should be.

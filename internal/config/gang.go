@@ -22,27 +22,30 @@ const (
 // that were found, or a *gang.RefusedError where all can be read and ask for
 // what cannot be.
 func ParseGangs(filename string, src []byte) ([]gang.Spec, error) {
-	file, diags := parse(filename, src)
-	sources := map[string]*hcl.File{filename: file}
-	if diags.HasErrors() {
-		return nil, unreadable(diags, sources)
+	r, err := readGangs(filename, src)
+	if err != nil {
+		return nil, err
 	}
-	var specs []gang.Spec
-	r := &gangReader{}
+	return r.specs, r.verdict()
+}
+
+func readGangs(filename string, src []byte) (*gangReader, error) {
+	file, diags := parse(filename, src)
+	r := &gangReader{sources: map[string]*hcl.File{filename: file}}
+	if diags.HasErrors() {
+		return nil, unreadable(diags, r.sources)
+	}
 	r.read(file.Body, nil, nested{kind: "gang", label: "name", read: func(b *hcl.Block) {
 		spec := newSpec()
 		spec.Name = b.Labels[0]
 		r.gang(b.Body, &spec, b.DefRange, b.LabelRanges[0])
-		specs = append(specs, spec)
+		r.specs = append(r.specs, spec)
 	}})
-	if len(specs) == 0 && !r.diags.HasErrors() {
+	if len(r.specs) == 0 && !r.diags.HasErrors() {
 		at := hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}
 		r.diags = append(r.diags, fault("", at, "No gang", `The file must hold at least one block gang "NAME" { ... }.`))
 	}
-	if err := r.verdict(sources); err != nil {
-		return nil, err
-	}
-	return specs, nil
+	return r, nil
 }
 
 func newSpec() gang.Spec {
@@ -52,16 +55,19 @@ func newSpec() gang.Spec {
 // gangReader reads the one schema of a gang, from HCL and from JSON.
 type gangReader struct {
 	bodyReader
+	sources map[string]*hcl.File
+	specs   []gang.Spec
+	gangs   []located // as specs
 	// refusals are faults of gangs that can be read.
 	refusals hcl.Diagnostics
 }
 
 // verdict says what is wrong with all that was read.
-func (r *gangReader) verdict(sources map[string]*hcl.File) error {
+func (r *gangReader) verdict() error {
 	if !r.diags.HasErrors() && r.refusals.HasErrors() {
-		return gang.Refuse("%v", unreadable(r.refusals, sources))
+		return &gang.RefusedError{Field: fieldOf(r.refusals), Shown: unreadable(r.refusals, r.sources).Error()}
 	}
-	return unreadable(append(r.diags, r.refusals...), sources)
+	return unreadable(append(r.diags, r.refusals...), r.sources)
 }
 
 // gang reads what the body says into spec and checks it. Whole is shown for a
@@ -81,24 +87,36 @@ func (r *gangReader) gang(body hcl.Body, spec *gang.Spec, whole, name hcl.Range,
 		attribute{name: "infra_retries", set: number(&spec.InfraRetries)},
 		attribute{name: "reuse", set: text(&reuse)},
 		attribute{name: "params", set: object(&spec.Params)},
-		attribute{name: "count", set: refused(ofScenarios)},
-		attribute{name: "at", set: refused(ofScenarios)},
-		attribute{name: "every", set: refused(ofScenarios)},
-		attribute{name: "duration", set: refused("belongs to scenarios: a submitted gang gives its estimate")},
-		attribute{name: "elastic", set: refused(unsupported)},
-		attribute{name: "model", set: refused(unsupported)},
-		attribute{name: "preemptible", set: refused(unsupported)},
+		refused("count", ofScenarios),
+		refused("at", ofScenarios),
+		refused("every", ofScenarios),
+		refused("duration", "belongs to scenarios: a submitted gang gives its estimate"),
+		refused("elastic", unsupported),
+		refused("model", unsupported),
+		refused("preemptible", unsupported),
 	)
+	var topology places
 	found := r.read(body, attributes,
-		nested{kind: "topology", read: func(b *hcl.Block) { r.topology(b.Body, &spec.Topology) }},
-		nested{kind: "exit", read: r.refusedBlock(ofScenarios)},
-		nested{kind: "checkpoint", read: r.refusedBlock(unsupported)},
+		nested{kind: "topology", read: func(b *hcl.Block) { topology = r.topology(b.Body, &spec.Topology) }},
+		r.refusedBlock("exit", ofScenarios),
+		r.refusedBlock("checkpoint", unsupported),
 	)
+	for name, at := range topology.at {
+		found.at["topology."+name] = at
+	}
 	spec.Reuse = gang.Reuse(reuse)
 	if _, ok := found.at["name"]; !ok {
 		found.at["name"] = name
 	}
 	r.check(spec, found, whole)
+	r.gangs = append(r.gangs, located{spec.Name, whole, found.at})
+}
+
+// located is where a gang and its attributes were read.
+type located struct {
+	name  string
+	whole hcl.Range
+	at    map[string]hcl.Range
 }
 
 const (
@@ -106,22 +124,22 @@ const (
 	unsupported = "is not supported by this version of gangd"
 )
 
-func (r *gangReader) topology(body hcl.Body, into *gang.Topology) {
-	r.read(body, []attribute{
+func (r *gangReader) topology(body hcl.Body, into *gang.Topology) places {
+	return r.read(body, []attribute{
 		{name: "require", set: nameOf(&into.Require)},
 		{name: "prefer", set: nameOf(&into.Prefer)},
-		{name: "segment", set: refused(unsupported)},
+		refused("segment", unsupported),
 	})
 }
 
-func refused(why string) func(cty.Value) error {
-	return func(cty.Value) error { return errors.New(why) }
+func refused(name, why string) attribute {
+	return attribute{name: name, refused: true, set: func(cty.Value) error { return errors.New(why) }}
 }
 
-func (r *gangReader) refusedBlock(why string) func(*hcl.Block) {
-	return func(b *hcl.Block) {
+func (r *gangReader) refusedBlock(kind, why string) nested {
+	return nested{kind: kind, refused: true, read: func(b *hcl.Block) {
 		r.diags = append(r.diags, fault(b.Type, b.DefRange, "Invalid "+b.Type, b.Type+" "+why+"."))
-	}
+	}}
 }
 
 // nameOf takes a string that is not empty: one that is would be mistaken for

@@ -16,22 +16,26 @@ import (
 // ParseGangsJSON reads one gang, as a JSON object, or several, as an array of
 // objects. The words are those of the HCL; the block's label is "name".
 func ParseGangsJSON(filename string, src []byte) ([]gang.Spec, error) {
-	doc := document{filename: filename, src: src}
-	sources := map[string]*hcl.File{filename: {Bytes: src}}
-	objects, d := doc.objects()
-	if d != nil {
-		return nil, unreadable(hcl.Diagnostics{d}, sources)
-	}
-	specs := make([]gang.Spec, len(objects))
-	r := &gangReader{}
-	for i, o := range objects {
-		specs[i] = newSpec()
-		r.jsonGang(doc, o, &specs[i])
-	}
-	if err := r.verdict(sources); err != nil {
+	r, err := readGangsJSON(filename, src)
+	if err != nil {
 		return nil, err
 	}
-	return specs, nil
+	return r.specs, r.verdict()
+}
+
+func readGangsJSON(filename string, src []byte) (*gangReader, error) {
+	doc := document{filename: filename, src: src}
+	r := &gangReader{sources: map[string]*hcl.File{filename: {Bytes: src}}}
+	objects, d := doc.objects()
+	if d != nil {
+		return nil, unreadable(hcl.Diagnostics{d}, r.sources)
+	}
+	r.specs = make([]gang.Spec, len(objects))
+	for i, o := range objects {
+		r.specs[i] = newSpec()
+		r.jsonGang(doc, o, &r.specs[i])
+	}
+	return r, nil
 }
 
 func (r *gangReader) jsonGang(doc document, o span, into *gang.Spec) {

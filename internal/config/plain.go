@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -30,9 +32,15 @@ func parse(filename string, src []byte) (*hcl.File, hcl.Diagnostics) {
 		if parsed != nil {
 			file = parsed
 		}
-		return file, diags
+		return file, first(diags)
 	}
 	return parsed, outermost(hclsyntax.VisitAll(parsed.Body.(*hclsyntax.Body), plainValue))
+}
+
+// first keeps the fault that comes first in the text: after a string that is not
+// closed, say, most of what the parser finds follows from it.
+func first(diags hcl.Diagnostics) hcl.Diagnostics {
+	return hcl.Diagnostics{slices.MinFunc(diags, func(a, b *hcl.Diagnostic) int { return cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte) })}
 }
 
 // outermost drops what lies within an expression that was refused already.

@@ -44,8 +44,10 @@ func (e *UnreadableError) Error() string {
 
 // Field names the attribute of the first fault that concerns one; empty where
 // none does.
-func (e *UnreadableError) Field() string {
-	for _, d := range e.Diagnostics {
+func (e *UnreadableError) Field() string { return fieldOf(e.Diagnostics) }
+
+func fieldOf(diags hcl.Diagnostics) string {
+	for _, d := range diags {
 		if field, ok := d.Extra.(attributeName); ok {
 			return string(field)
 		}
@@ -67,7 +69,7 @@ func (e *UnreadableError) write(b *strings.Builder, d *hcl.Diagnostic) {
 		writeLine(b, file.Bytes, at)
 	}
 	if d.Detail != "" {
-		fmt.Fprintf(b, "  %s\n", d.Detail)
+		fmt.Fprintf(b, "  %s\n", strings.ReplaceAll(d.Detail, "\n", "\n  "))
 	}
 }
 

@@ -496,13 +496,19 @@ func TestWhatIsRefused(t *testing.T) {
 		template.Template = "nosuch"
 		tier := simSpec(8, 8)
 		tier.Tier = "gold"
-		for name, specs := range map[string][]gang.Spec{
-			"none": nil, "too many": many, "too large": {large, large, large}, "a template": {template}, "a tier": {tier},
-			"too wide": {simSpec(16, 8)}, "one of two": {simSpec(8, 8), simSpec(16, 8)},
+		second := simSpec(16, 8)
+		second.Name = "second"
+		for name, c := range map[string]struct {
+			specs       []gang.Spec
+			gang, field string
+		}{
+			"none": {nil, "", ""}, "too many": {many, "", ""}, "too large": {[]gang.Spec{large, large, large}, "sim", ""},
+			"a template": {[]gang.Spec{template}, "sim", "template"}, "a tier": {[]gang.Spec{tier}, "sim", "tier"},
+			"too wide": {[]gang.Spec{simSpec(16, 8)}, "sim", "gpus"}, "one of two": {[]gang.Spec{simSpec(8, 8), second}, "second", "gpus"},
 		} {
 			var refused *gang.RefusedError
-			if _, err := b.loop.Submit(ctx, specs); !errors.As(err, &refused) {
-				t.Errorf("%s: %v", name, err)
+			if _, err := b.loop.Submit(ctx, c.specs); !errors.As(err, &refused) || refused.Gang != c.gang || refused.Field != c.field {
+				t.Errorf("%s: %#v, want %q of %q", name, err, c.field, c.gang)
 			}
 		}
 		if all, _, err := b.loop.Gangs(ctx, gang.Selection{Limit: 10}); err != nil || len(all) != 0 {

@@ -29,7 +29,7 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 			return nil, gang.Refuse("the params of a submission's gangs may have %d bytes in all: submit fewer at a time", gang.MaxBatchBytes/2)
 		}
 		if err := s.Validate(); err != nil {
-			return nil, gang.Refuse("%v", err)
+			return nil, gang.NameRefused(s.Name, gang.Refuse("%v", err))
 		}
 		if _, done := checked[s.Template]; done {
 			continue
@@ -37,7 +37,7 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 		template, err := l.cfg.Nomad.CheckTemplate(ctx, s.Template)
 		switch {
 		case errors.Is(err, ErrTemplate):
-			return nil, gang.Refuse("%v", err)
+			return nil, gang.NameRefused(s.Name, gang.RefuseField("template", "%v", err))
 		case err != nil:
 			return nil, fmt.Errorf("check template %s: %w: %w", s.Template, err, gang.ErrOverloaded)
 		}

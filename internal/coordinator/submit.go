@@ -30,7 +30,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 		}
 		perNode, err := c.engine.Check(spec)
 		if err != nil {
-			return nil, err
+			return nil, gang.NameRefused(spec.Name, err)
 		}
 		g.rec.PerNode, g.spec.GPUsPerNode = perNode, perNode
 		g.rec.Seq = c.nextSeq() + uint64(i)

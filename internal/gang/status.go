@@ -91,13 +91,47 @@ var ErrOverloaded = errors.New("too many requests wait already")
 
 // RefusedError is the answer to a request that was understood and is not
 // granted.
-type RefusedError struct{ Reason string }
+type RefusedError struct {
+	// Gang is the name of the one of a submission that is at fault, and Field the
+	// attribute of it; they are empty where it is no one's.
+	Gang, Field string
+	Reason      string
+	// Shown is the whole as people read it, where that is more than the reason
+	// with the names before it: with its place in the file.
+	Shown string
+}
 
-func (e *RefusedError) Error() string { return e.Reason }
+func (e *RefusedError) Error() string {
+	if e.Shown != "" {
+		return e.Shown
+	}
+	text := e.Reason
+	if e.Field != "" {
+		text = e.Field + ": " + text
+	}
+	if e.Gang != "" {
+		text = fmt.Sprintf("gang %q: %s", e.Gang, text)
+	}
+	return text
+}
 
 // Refuse makes a RefusedError.
-func Refuse(format string, args ...any) error {
-	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+func Refuse(format string, args ...any) error { return RefuseField("", format, args...) }
+
+// RefuseField makes a RefusedError for what an attribute asks for.
+func RefuseField(field, format string, args ...any) error {
+	return &RefusedError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// NameRefused says of which gang an error is the refusal, if it is one.
+func NameRefused(name string, err error) error {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	named := *refused
+	named.Gang = name
+	return &named
 }
 
 // ErrTerminal is wrapped where a gang has ended, and can no longer be changed.

@@ -191,7 +191,7 @@ func (ev Submit) apply(e *Engine) error {
 		e.tiers = append(e.tiers, t)
 	}
 	if t == nil {
-		return gang.Refuse("tier %q is not configured: there are %s", ev.Gang.Spec.Tier, e.tierNames())
+		return e.noTier(ev.Gang.Spec.Tier)
 	}
 	want, err := e.request(ev.Gang)
 	if err != nil {

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -186,65 +187,98 @@ func (e *Engine) sentence(r request, s shortage) string {
 	if r.missing != "" {
 		return fmt.Sprintf("topology.require: the cluster no longer has the level %q: it has %v, widest first", r.missing, e.cluster.Levels())
 	}
-	root := e.cluster.Root()
-	model := s.model
-	if model == "" {
-		model = "GPU"
-	}
-	shape := fmt.Sprintf("needs %d x %d GPUs", r.members, r.perNode)
-	if r.perNode == 0 {
-		shape = fmt.Sprintf("needs %d GPUs", r.members)
-	}
-	if r.require >= 0 {
-		shape += fmt.Sprintf(" in one %s", e.cluster.Levels()[r.require])
-	}
-	if avoid := e.relax(r).avoid; len(avoid) > 0 {
-		shape += fmt.Sprintf(" outside %s, where it failed", strings.Join(avoid, ", "))
-	}
-	have := fmt.Sprintf("%d of %d usable %s are free in all", root.GPUs(cluster.Free, s.model), root.GPUs(cluster.Usable, s.model), model)
+	have := e.have(s.model)
 	switch s.code {
+	case gang.CodeTopology, gang.CodeFragmented:
+		each := ""
+		if r.members > 1 {
+			each = " each"
+		}
+		return fmt.Sprintf("needs %s with %d free GPUs%s%s; %s (%s)", nodes(r.members), r.perNode, each, e.bounds(r), e.nearest(r, s), have)
 	case gang.CodeGPUModel:
 		kind := " of one model"
 		if r.model != "" {
 			kind = ofModel(r.model)
 		}
 		if r.memoryMiB > 0 {
-			kind += fmt.Sprintf(" with %d MiB each", r.memoryMiB)
+			have = fmt.Sprintf("%s such are free (%s)", numberOf(e.suitable(e.cluster.Root(), r, s.model)), have)
 		}
-		return shape + kind + "; " + have
-	case gang.CodeTopology, gang.CodeFragmented:
-		return fmt.Sprintf("%s; %s, and the best place, %s, has %d of %d nodes with %d free", shape, have, path(s.domain), s.nodes, r.members, r.perNode)
-	default:
-		hint := ""
-		if !e.couldRun(r) {
-			hint = "; it cannot start before nodes or GPUs that are out of order come back"
-		}
-		return shape + "; " + have + hint
+		return "needs " + shape(r, kind+withMemory(r.memoryMiB)) + e.bounds(r) + "; " + have
 	}
+	if !e.couldRun(r) {
+		have += "; it cannot start before nodes or GPUs that are out of order come back"
+	}
+	return "needs " + shape(r, "") + e.bounds(r) + "; " + have
 }
 
-// neverFits is the refusal of what could not run on the idle cluster.
-func (e *Engine) neverFits(s *gang.Spec, r request) error {
+// have says how many GPUs of a model there are, whatever their places.
+func (e *Engine) have(model string) string {
 	root := e.cluster.Root()
-	gpus, nodes := 0, len(e.cluster.Nodes())
-	for _, m := range e.models(r) {
-		gpus += root.GPUs(cluster.Total, m)
+	free, usable := root.GPUs(cluster.Free, model), root.GPUs(cluster.Usable, model)
+	model = cmp.Or(model, "GPU")
+	if usable == 0 {
+		return fmt.Sprintf("no %s is in working order", model)
 	}
-	if gpus < s.GPUs || r.perNode == 0 {
-		return gang.Refuse("gpus: %d are asked for, and the cluster has %d%s on %d nodes", s.GPUs, gpus, ofModel(s.GPU), nodes)
-	}
-	where := "the cluster"
+	return fmt.Sprintf("%d of %d usable %s are free in all", free, usable, model)
+}
+
+// bounds says where the members of a request may lie, as the end of a phrase.
+func (e *Engine) bounds(r request) string {
+	text := ""
 	if r.require >= 0 {
-		where = "one " + e.cluster.Levels()[r.require]
+		text = " in one " + e.cluster.Levels()[r.require]
 	}
-	most := 0
-	for _, m := range e.models(r) {
-		e.descend(root, -1, r.require, func(*cluster.Domain) bool { return true }, func(d *cluster.Domain) {
-			most = max(most, len(e.eligible(d, r, m, cluster.Total)))
-		})
+	var avoid []string
+	for _, id := range e.relax(r).avoid {
+		if n := e.cluster.Node(id); n != nil {
+			id = n.Name
+		}
+		avoid = append(avoid, id)
 	}
-	return gang.Refuse("gpus: %d as %d x %d%s within %s are asked for, and there are at most %d nodes with %d such GPUs there: ask for fewer, for a smaller gpus_per_node, or for a wider topology.require",
-		s.GPUs, r.members, r.perNode, ofModel(s.GPU), where, most, r.perNode)
+	if len(avoid) > 0 {
+		text += fmt.Sprintf(" outside %s, where it failed", strings.Join(avoid, ", "))
+	}
+	return text
+}
+
+// nearest says how far the best domain is from what the request needs.
+func (e *Engine) nearest(r request, s shortage) string {
+	switch {
+	case s.nodes <= 0:
+		return "none has that"
+	case r.require < 0 && s.nodes == 1:
+		return "only 1 has that"
+	case r.require < 0:
+		return fmt.Sprintf("only %d have that", s.nodes)
+	}
+	return fmt.Sprintf("%s comes nearest, with %d", path(s.domain), s.nodes)
+}
+
+// shape is the GPUs of a request, of a kind, and how they are to lie.
+func shape(r request, kind string) string {
+	gpus := fmt.Sprintf("%d GPUs%s", r.members*max(r.perNode, 1), kind)
+	switch {
+	case r.perNode == 0: // unknown yet
+		return gpus
+	case r.members == 1:
+		return gpus + " on one node"
+	}
+	return fmt.Sprintf("%s (%s x %d)", gpus, nodes(r.members), r.perNode)
+}
+
+// numberOf begins a sentence about so many.
+func numberOf(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 func ofModel(model string) string {
@@ -252,6 +286,20 @@ func ofModel(model string) string {
 		return ""
 	}
 	return " of model " + model
+}
+
+func withMemory(mib int) string {
+	if mib == 0 {
+		return ""
+	}
+	return " with " + memory(mib) + " each"
+}
+
+func memory(mib int) string {
+	if mib%1024 == 0 {
+		return fmt.Sprintf("%d GiB", mib/1024)
+	}
+	return fmt.Sprintf("%d MiB", mib)
 }
 
 // path names a domain with those around it, e.g. "s0/l1".

@@ -43,7 +43,7 @@ func (e *Engine) request(g Gang) (request, error) {
 			continue
 		}
 		if !known {
-			return r, gang.Refuse("topology.%s: the cluster has no level %q: it has %s, widest first", l.field, l.name, strings.Join(e.cluster.Levels(), ", "))
+			return r, gang.RefuseField("topology."+l.field, "the cluster has no level %q: it has %s, widest first", l.name, strings.Join(e.cluster.Levels(), ", "))
 		}
 		*l.into = at
 	}
@@ -245,7 +245,7 @@ func (e *Engine) eligible(d *cluster.Domain, r request, model string, v cluster.
 // error is a *gang.RefusedError.
 func (e *Engine) Check(s gang.Spec) (perNode int, err error) {
 	if e.tier(s.Tier) == nil {
-		return 0, gang.Refuse("tier %q is not configured: there are %s", s.Tier, e.tierNames())
+		return 0, e.noTier(s.Tier)
 	}
 	r, err := e.request(Gang{Spec: &s})
 	return r.perNode, err

@@ -3,3 +3,12 @@ gang "sea" {
   gpus     = 16
   gpu_memry = "60GiB"
 }
+
+gagn "lake" {
+  template  = "ddim"
+}
+
+gang "hill" {
+  template  = "ddim"
+  gpu_count = 4
+}

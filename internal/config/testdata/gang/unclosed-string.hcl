@@ -1,0 +1,8 @@
+gang "sea" {
+  template = "ddim
+  gpus     = 8
+
+  params = {
+    prompt = "a red ball"
+  }
+}
