@@ -27,7 +27,7 @@ func (c *testCluster) gpusBreak(t *testing.T, _ film) {
 			t.Errorf("the gang of 2 x 8 ran on %s", m.NodeName)
 		}
 	}
-	want := "needs 4 x 8 GPUs; 23 of 23 usable H100-80GB are free in all; it cannot start before nodes or GPUs that are out of order come back"
+	want := "needs 32 GPUs (4 nodes x 8); 23 of 23 usable H100-80GB are free in all; it cannot start before nodes or GPUs that are out of order come back"
 	c.eventually(20*time.Second, "the gang of 32 says why it waits", func() string {
 		if s := c.status(all); s.State != gang.Queued || s.Code != gang.CodeCapacity || s.Reason != want {
 			return fmt.Sprintf("it is %s with code %s and the reason %q", s.State, s.Code, s.Reason)

@@ -134,10 +134,10 @@ func (c *testCluster) refused() {
 		{gangFile("large", shape(40, 8), brief), "gpus: 40 are asked for, and the cluster has 32 on 4 nodes"},
 		{gangFile("huge", shape(4096, 8), brief), "gpus: 4096 is not between 1 and 1024"},
 		{gangFile("odd", shape(12, 8), brief), "gpus: 12 is no multiple of gpus_per_node = 8"},
-		{gangFile("tall", shape(16, 16), brief), "gpus: 16 as 1 x 16 within the cluster are asked for, and there are at most 0 nodes with 16 such GPUs there"},
-		{gangFile("wide", shape(32, 8, inOneLeaf), brief), "gpus: 32 as 4 x 8 within one leaf are asked for, and there are at most 2 nodes with 8 such GPUs there"},
+		{gangFile("tall", shape(16, 16), brief), "gpus_per_node: 16 are asked for, and the largest node has 8 GPUs"},
+		{gangFile("wide", shape(32, 8, inOneLeaf), brief), "gpus: 32 as 4 x 8 need 4 nodes with 8 GPUs each in one leaf, and no leaf has more than 2"},
 		{gangFile("level", shape(8, 8, "topology {\n require = \"rack\"\n}"), brief), `the cluster has no level "rack"`},
-		{gangFile("tier", shape(8, 8, `tier = "gold"`), brief), `tier "gold" is not configured: there are interactive, production, background`},
+		{gangFile("tier", shape(8, 8, `tier = "gold"`), brief), `tier: "gold" is not configured: there are interactive, production, background`},
 		{ofTemplate("wan", gangFile("template", shape(8, 8), brief)), `Nomad has no job "wan": register it with ` + "`nomad job run`"},
 	} {
 		c.contains(c.exits(1, "gangd", "submit", "-detach", c.write("refused.hcl", bad.text)), bad.words)

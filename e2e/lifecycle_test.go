@@ -101,6 +101,13 @@ func (c *testCluster) killedRank() {
 	if s := c.reaches(id, patience, gang.Succeeded); s.Attempt != 2 || s.Failures != 1 {
 		c.t.Errorf("it succeeded in attempt %d after %d failures", s.Attempt, s.Failures)
 	}
+	// The lanes are gone from Nomad; the way to the logs is kept.
+	attempts := c.status(id).Attempts
+	if len(attempts) != 2 || attempts[0].Members[0].Allocation != first.Lanes[1].Allocation {
+		c.t.Fatalf("it keeps the attempts %+v; the rank was killed in allocation %s", attempts, first.Lanes[1].Allocation)
+	}
+	c.contains(c.run("gangd", "status", string(id)), attempts[0].Members[0].Allocation[:8])
+	c.run("nomad", "alloc", "logs", "-stderr", attempts[0].Members[0].Allocation[:8])
 }
 
 // steps waits until a gang has made a step.

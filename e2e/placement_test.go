@@ -306,7 +306,7 @@ func (c *testCluster) wholeOrNot() {
 	}
 	nothing()
 	out := c.run("gangd", "status", string(wide))
-	for _, want := range []string{"Code     = topology", "needs 2 x 8 GPUs in one leaf", "16 of 32 usable H100-80GB are free in all", "1 of 2 nodes with 8 free"} {
+	for _, want := range []string{"Code     = topology", "needs 2 nodes with 8 free GPUs each in one leaf", "comes nearest, with 1", "16 of 32 usable H100-80GB are free in all"} {
 		if !strings.Contains(out, want) {
 			c.t.Errorf("gangd status does not say %q:\n%s", want, out)
 		}
