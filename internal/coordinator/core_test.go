@@ -523,6 +523,7 @@ func (w *world) disturb(i int) {
 		for _, k := range keepers {
 			if k.state == KeeperBusy && k.steps <= simSteps && !k.cut {
 				w.counts["rank lost"]++
+				w.peersWord(k)
 				w.post(string(k.lane), KeeperRankExit{Keeper: k.id(), Run: k.run, Message: "killed"})
 				w.post(string(k.lane), KeeperEnded{Keeper: k.id(), Run: k.run, Outcome: OutcomeRankLost})
 				w.endKeeper(k, KeeperClosed{Keeper: k.id(), Reason: "rank lost"})
@@ -533,6 +534,7 @@ func (w *world) disturb(i int) {
 		for _, k := range keepers {
 			if !k.cut {
 				w.counts["job stopped"]++
+				w.peersWord(k)
 				delete(w.jobs, k.job)
 				w.post("nomad", LaneJobRemoved{k.lane})
 				w.stopTask(k, "job stop")
@@ -560,6 +562,18 @@ func (w *world) disturb(i int) {
 	case 5: // an operator changes the template, once or too often
 		w.counts["template changed"]++
 		w.changeTemplate(w.version + w.rng.Uint64N(2))
+	}
+}
+
+// peersWord has, at times, another member say that it lost a rank, before
+// anything else is heard of the one that did.
+func (w *world) peersWord(of *simKeeper) {
+	for _, k := range w.keepersInOrder() {
+		if k != of && k.run == of.run && k.state == KeeperBusy && !k.cut && !k.hung && w.rng.IntN(2) == 0 {
+			w.counts["peer lost"]++
+			w.post(string(k.lane), KeeperError{Keeper: k.id(), Run: k.run, Rank: k.first, Class: ClassPeerLost, Retryable: true, Message: "a rank is gone"})
+			return
+		}
 	}
 }
 
