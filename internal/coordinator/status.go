@@ -63,7 +63,7 @@ func (c *Core) describe(g *entry, full bool, reasons *schedule.Explainer) gang.S
 		s.Code, s.Reason = gang.CodeNotReconciled, "gangd has just taken over and still learns what runs where"
 	case g.rec.State == gang.Queued && !g.queued:
 		s.Code = gang.CodeBackoff
-		s.Reason = fmt.Sprintf("rests until %s after failure %d: %s", g.notBefore.UTC().Format(time.TimeOnly), g.rec.Failures, g.rec.Why)
+		s.Reason = fmt.Sprintf("rests until %s: %s", g.notBefore.UTC().Format(time.TimeOnly), g.rec.Why)
 	case g.rec.State == gang.Queued:
 		s.Code, s.Reason, s.Position, _ = reasons.Explain(g.rec.ID)
 	}

@@ -116,7 +116,7 @@ func (c *Core) preempted(l *lane, by string) {
 	}
 	g.avoid(l.rec.Node)
 	g.notBefore = c.now.Add(backoffFirst)
-	c.stop(g, gang.Preempting, "", fmt.Sprintf("member %d on %s was preempted by Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), by))
+	c.stop(g, gang.Preempting, "", fmt.Sprintf("member %d on %s was preempted by Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), by), l)
 }
 
 // loseLane gives up a lane whose keeper cannot be reached. Its jobs are purged,

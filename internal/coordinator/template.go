@@ -72,7 +72,7 @@ func (c *Core) invalid(l *lane, why string) {
 		g.invalidOn = append(g.invalidOn, l.rec.Node)
 	}
 	if len(g.invalidOn) == 2 && c.active(l.laneRun()) != nil {
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: two nodes refuse its config: %s", g.rec.Template, why))
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: two nodes refuse its config: %s", g.rec.Template, why), l)
 	}
 }
 
