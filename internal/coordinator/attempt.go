@@ -50,5 +50,5 @@ func (c *Core) blame(g *entry, l *lane, why string) {
 func (c *Core) acquit(g *entry, l *lane, why string) {
 	c.correct(g, l, why)
 	g.rec.Failures--
-	g.notBefore = zeroTime
+	g.rest(zeroTime)
 }

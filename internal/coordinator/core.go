@@ -19,13 +19,20 @@ type Core struct {
 	gangs  map[gang.ID]*entry
 	lanes  map[gang.LaneID]*lane
 	nodes  map[string]*node
-	hosts  map[string]*host // by the UUID of each of their GPUs
+	// shown are the nodes by the UUIDs that Nomad shows of their GPUs, and
+	// holders the lanes by those that they have not given back.
+	shown   map[string][]*node
+	holders map[string]*lane
+	changes uint64
+	listed  bool             // Nomad's nodes have been heard of
+	hosts   map[string]*host // by the UUID of each of their GPUs
 	// templates has the version of each template that a gang is of, 0 where it
 	// is not known.
 	templates map[string]uint64
 	// bySeq lists all gangs by acceptance, and so by their Seq.
 	bySeq []*entry
-	ended int
+	// ended are those that have ended, by their end.
+	ended []*entry
 	// forgotten are lanes of which late news may still come, and until when.
 	forgotten map[gang.LaneID]time.Time
 	// resting are the gangs that wait for their pause after a failure to end.
@@ -104,6 +111,7 @@ type lane struct {
 	// it has ended, and the lane's processes have not.
 	closeBy   time.Time
 	abandoned bool
+	preempted bool // by Nomad, which was told of
 	// blockedSince: Nomad has no room for it, as blockedWhy says.
 	blockedSince time.Time
 	blockedWhy   string
@@ -121,6 +129,8 @@ func NewCore(cfg Config) *Core {
 		gangs:     make(map[gang.ID]*entry),
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),
+		shown:     make(map[string][]*node),
+		holders:   make(map[string]*lane),
 		hosts:     make(map[string]*host),
 		templates: make(map[string]uint64),
 		forgotten: make(map[gang.LaneID]time.Time),
@@ -319,26 +329,25 @@ func (c *Core) insert(g *entry) {
 	c.nameTemplate(g.rec.Template)
 	at, _ := slices.BinarySearchFunc(c.bySeq, g.rec.Seq, func(e *entry, seq uint64) int { return cmp.Compare(e.rec.Seq, seq) })
 	c.bySeq = slices.Insert(c.bySeq, at, g)
-	if g.rec.State.Terminal() {
-		c.ended++
-	}
 }
 
-// retire counts a gang that has ended, and forgets the oldest ones of too many.
+// retire counts a gang that has ended, and forgets those of too many that ended
+// first.
 func (c *Core) retire(g *entry) {
 	g.lanes = nil
-	c.ended++
-	for i := 0; c.ended > c.cfg.MaxFinished && i < len(c.bySeq); i++ {
-		old := c.bySeq[i]
-		if !old.rec.State.Terminal() {
-			continue
-		}
+	c.ended = append(c.ended, g)
+	c.forgetEnded()
+}
+
+func (c *Core) forgetEnded() {
+	for len(c.ended) > max(1, c.cfg.MaxFinished) {
+		old := c.ended[0]
+		c.ended = c.ended[1:]
 		old.gone = true
 		c.touch(old)
 		delete(c.gangs, old.rec.ID)
-		c.bySeq = slices.Delete(c.bySeq, i, i+1)
-		c.ended--
-		i--
+		at, _ := slices.BinarySearchFunc(c.bySeq, old.rec.Seq, func(e *entry, seq uint64) int { return cmp.Compare(e.rec.Seq, seq) })
+		c.bySeq = slices.Delete(c.bySeq, at, at+1)
 	}
 }
 

@@ -22,6 +22,7 @@ func (c *Core) launch(d schedule.Start) {
 	}
 	g.rec.Attempt, g.rec.Fence = d.Attempt, c.cfg.Fence
 	g.rec.Members = d.Placement
+	g.rest(zeroTime)
 	g.rec.Times = gang.Times{Queued: g.rec.Times.Queued, Decided: gang.Millis(c.now)}
 	g.progress, g.ranks = gang.Progress{}, make(map[int]int)
 	g.readyBy = c.now.Add(c.readyTimeout(g))
@@ -40,6 +41,7 @@ func (c *Core) openLane(g *entry, member int, m gang.Member) *lane {
 		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane),
 	}}
 	c.lanes[m.Lane] = l
+	c.holds(l)
 	c.touchLane(l)
 	c.act(l.open())
 	return l
@@ -129,7 +131,7 @@ func (c *Core) laneJob(j LaneJob) {
 	if j.Lost && c.mayReturn(l) {
 		return // Nomad lost its agent there; the keeper speaks for itself
 	}
-	if j.Preempted && j.Allocation == l.rec.Allocation {
+	if j.Preempted && (l.rec.Allocation == "" || j.Allocation == l.rec.Allocation) {
 		c.preempted(l, j.Message)
 	}
 	if !j.Ended || (l.rec.Allocation != "" && j.Allocation != "" && j.Allocation != l.rec.Allocation) {
@@ -207,6 +209,10 @@ func (c *Core) laneOpened(in LaneOpened) {
 // that was admitted before is let go on.
 func (c *Core) admit(in KeeperAdmit) {
 	l := c.lanes[in.Lane]
+	if l != nil && l.rec.Allocation == lostRecord && l.rec.State == gang.LaneLost {
+		l.rec.Allocation = in.Allocation // what its damaged record said: it is to end
+		c.touchLane(l)
+	}
 	if l == nil {
 		c.act(RefuseLane{in.Keeper, "gangd has no such lane: it was closed, or another cluster's gangd opened it"})
 		return

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -15,7 +16,9 @@ import (
 type node struct {
 	view NodeView
 	gone bool
-	told cluster.Spec
+	// changed orders nodes by when Nomad told of them last.
+	changed uint64
+	told    cluster.Spec
 	// noRoomUntil ends the time in which nothing is placed here because Nomad
 	// found no room, as noRoomWhy says.
 	noRoomUntil time.Time
@@ -58,6 +61,7 @@ func (c *Core) observeNode(in Input) {
 }
 
 func (c *Core) listNodes(views []NodeView) {
+	c.listed = true
 	listed := make(map[string]bool, len(views))
 	for _, v := range views {
 		listed[v.ID] = true
@@ -80,11 +84,44 @@ func (c *Core) setNode(v NodeView) {
 		n.noRoomUntil, n.noRoomWhy = zeroTime, "" // it may be another matter now
 		delete(c.noRoom, v.ID)
 	}
-	n.view, n.gone = v, false
+	c.show(n, v)
 	if v.Down {
 		c.nodeDown(v.ID)
 	}
 	c.tell(n)
+}
+
+// show notes what Nomad shows of a node. A node that was set up anew has
+// another ID and the same GPUs: whoever else shows them is told again.
+func (c *Core) show(n *node, v NodeView) {
+	c.changes++
+	for u := range n.view.Devices {
+		if _, still := v.Devices[u]; !still {
+			c.hide(n, u)
+		}
+	}
+	n.view, n.gone, n.changed = v, false, c.changes
+	shared := make(map[string]*node)
+	for u := range v.Devices {
+		if !slices.Contains(c.shown[u], n) {
+			c.shown[u] = append(c.shown[u], n)
+		}
+		for _, other := range c.shown[u] {
+			if other != n {
+				shared[other.view.ID] = other
+			}
+		}
+	}
+	for _, id := range sortedIDs(shared) {
+		c.tell(shared[id])
+	}
+}
+
+func (c *Core) hide(n *node, uuid string) {
+	c.shown[uuid] = slices.DeleteFunc(c.shown[uuid], func(o *node) bool { return o == n })
+	if len(c.shown[uuid]) == 0 {
+		delete(c.shown, uuid)
+	}
 }
 
 func (c *Core) removeNode(id string) {
@@ -116,6 +153,7 @@ func (c *Core) dropNode(id string) {
 	delete(c.nodes, id)
 	delete(c.noRoom, id)
 	for u := range n.view.Devices {
+		c.hide(n, u)
 		if h := c.hosts[u]; h != nil && h.silent {
 			delete(c.hosts, u)
 		}
@@ -200,22 +238,56 @@ func (c *Core) mayReturn(l *lane) bool {
 	return l.connected || l.rec.Allocation != "" && c.now.Before(l.awayUntil)
 }
 
-// refresh tells the engine of the nodes that have these GPUs.
-func (c *Core) refresh(uuids []string) {
-	for _, n := range c.engine.Cluster().Nodes() {
-		if view := c.nodes[n.ID]; view != nil && view.hasAny(uuids) {
-			c.tell(view)
-		}
+// holds notes that a lane has its GPUs, until free.
+func (c *Core) holds(l *lane) {
+	for _, u := range l.rec.UUIDs {
+		c.holders[u] = l
 	}
-	for _, id := range sortedIDs(c.nodes) {
-		if n := c.nodes[id]; c.engine.Cluster().Node(id) == nil && n.hasAny(uuids) {
-			c.tell(n)
+}
+
+// free notes that a lane has given its GPUs back.
+func (c *Core) free(l *lane) {
+	l.freed = true
+	for _, u := range l.rec.UUIDs {
+		if c.holders[u] == l {
+			delete(c.holders, u)
 		}
 	}
 }
 
-func (n *node) hasAny(uuids []string) bool {
-	return slices.ContainsFunc(uuids, func(u string) bool { _, has := n.view.Devices[u]; return has })
+// elsewhere says who has a GPU that a node shows: a lane that was opened while
+// its node had another ID, or the node that shows it by now; empty for nobody.
+func (c *Core) elsewhere(n *node, uuid string) string {
+	if l := c.holders[uuid]; l != nil && l.rec.Node != n.view.ID {
+		return fmt.Sprintf("lane %s holds it, from when this was node %s", l.rec.ID, l.rec.Node)
+	}
+	for _, o := range c.shown[uuid] {
+		if o != n && !o.gone && o.newer(n) {
+			return fmt.Sprintf("node %s shows it too, and later", o.view.ID)
+		}
+	}
+	return ""
+}
+
+// newer reports whether of two nodes with one GPU this one has it.
+func (n *node) newer(o *node) bool {
+	if n.view.Ready != o.view.Ready {
+		return n.view.Ready
+	}
+	return n.changed > o.changed
+}
+
+// refresh tells the engine of the nodes that have these GPUs.
+func (c *Core) refresh(uuids []string) {
+	found := make(map[string]*node)
+	for _, u := range uuids {
+		for _, n := range c.shown[u] {
+			found[n.view.ID] = n
+		}
+	}
+	for _, id := range sortedIDs(found) {
+		c.tell(found[id])
+	}
 }
 
 // tell hands a node to the engine, if what counts has changed.
@@ -237,11 +309,11 @@ func (c *Core) compose(n *node) cluster.Spec {
 	h := c.hostOf(n)
 	if h != nil && len(h.gpus) > 0 {
 		for _, g := range h.gpus {
-			spec.GPUs = append(spec.GPUs, n.gpu(g))
+			spec.GPUs = append(spec.GPUs, c.gpu(n, g))
 		}
 	} else { // what Nomad remembers of a node that has not spoken
 		for _, u := range sortedIDs(n.view.Devices) {
-			spec.GPUs = append(spec.GPUs, n.gpu(n.view.Devices[u]))
+			spec.GPUs = append(spec.GPUs, c.gpu(n, n.view.Devices[u]))
 		}
 	}
 	spec.Why = n.unfit(h)
@@ -262,7 +334,7 @@ func (c *Core) hostOf(n *node) *host {
 // so. A client tells Nomad's servers of its devices 5 to 10 s after a change
 // (nodeUpdateRetryIntv in client/client.go of Nomad 1.6, and up to as much at
 // random): until then Nomad would not place a lane there.
-func (n *node) gpu(g GPUView) cluster.GPU {
+func (c *Core) gpu(n *node, g GPUView) cluster.GPU {
 	out := cluster.GPU{UUID: g.UUID, Index: g.Index, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
 	if !out.Healthy {
 		return out
@@ -271,6 +343,8 @@ func (n *node) gpu(g GPUView) cluster.GPU {
 		out.Healthy, out.Reason = false, "Nomad does not list it yet"
 	} else if !device.Healthy {
 		out.Healthy, out.Reason = false, "it is sound again, which its Nomad client tells the servers within 10 s"
+	} else if by := c.elsewhere(n, g.UUID); by != "" {
+		out.Healthy, out.Reason = false, by
 	}
 	return out
 }
@@ -306,10 +380,13 @@ func (n *node) unfit(h *host) string {
 // so that a narrow gang does not start ahead of a wide one only because the
 // wide one's nodes were late.
 func (c *Core) beginDeciding() {
-	if !c.restored || c.deciding || len(c.nodes) == 0 {
+	if !c.restored || c.deciding || !c.listed {
 		return
 	}
 	if c.now.Before(c.warmUntil) {
+		if len(c.nodes) == 0 {
+			return
+		}
 		for _, n := range c.nodes {
 			if n.view.Ready && n.view.Eligible && !n.told.Schedulable {
 				return
@@ -331,14 +408,6 @@ func (c *Core) beginDeciding() {
 
 // nodeStatuses lists the nodes as an operator sees them.
 func (c *Core) nodeStatuses() []cluster.NodeStatus {
-	holders := make(map[string]*lane)
-	for _, l := range c.lanesInOrder() {
-		for _, u := range l.rec.UUIDs {
-			if !l.freed {
-				holders[u] = l
-			}
-		}
-	}
 	out := []cluster.NodeStatus{}
 	for _, n := range c.engine.Cluster().Nodes() {
 		s := cluster.NodeStatus{ID: n.ID, Name: n.Name, Domains: n.Domains, State: "ready", Free: n.Free().Count(), HeardMillis: -1}
@@ -347,7 +416,7 @@ func (c *Core) nodeStatuses() []cluster.NodeStatus {
 		}
 		for _, g := range n.GPUs {
 			gs := cluster.GPUStatus{Index: g.Index, UUID: g.UUID, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
-			if l := holders[g.UUID]; l != nil {
+			if l := c.holders[g.UUID]; l != nil {
 				gs.Gang, gs.Lane = string(l.rec.Gang), string(l.rec.ID)
 			}
 			s.GPUs = append(s.GPUs, gs)

@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gangd/gangd/internal/cluster"
@@ -27,12 +29,23 @@ func (c *Core) restore(in Restored) {
 		if g.rec.State == gang.Running {
 			g.runBegan = time.UnixMilli(g.rec.Times.Started)
 		}
+		if g.rec.RestUntil > 0 {
+			g.notBefore = time.UnixMilli(g.rec.RestUntil)
+		}
 		c.insert(g)
+		switch {
+		case g.rec.State.Terminal():
+			c.ended = append(c.ended, g)
+		case g.rec.State == gang.Queued && c.now.Before(g.notBefore):
+			c.resting[g.rec.ID] = g
+		}
 	}
+	slices.SortStableFunc(c.ended, func(a, b *entry) int { return cmp.Compare(a.rec.Times.Ended, b.rec.Times.Ended) })
+	c.forgetEnded()
 	for _, rec := range in.Lanes {
 		c.restoreLane(*rec)
 	}
-	for _, g := range c.bySeq {
+	for _, g := range slices.Clone(c.bySeq) { // some may end by it, and be forgotten
 		if g.rec.State.Placed() {
 			c.restorePlaced(g)
 		}
@@ -62,9 +75,10 @@ func (c *Core) restoreLane(rec gang.Lane) {
 	if c.engine.Cluster().Node(rec.Node) == nil {
 		c.placeholder(rec.Node)
 	}
+	c.holds(l)
 	if err := c.decide(schedule.Adopt{Seat: l.seat(), Place: gang.Member{Node: rec.Node, GPUs: rec.GPUs}}); err != nil {
 		c.fault("restore lane %s: %w", rec.ID, err)
-		l.freed = true
+		c.free(l)
 	}
 }
 

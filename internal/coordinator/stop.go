@@ -51,7 +51,7 @@ func (c *Core) recover(g *entry, why string, of *lane) {
 func (c *Core) retry(g *entry, why string, of *lane) {
 	g.rec.Failures++
 	g.guessed = false
-	g.notBefore = c.now.Add(pause(g.rec.Failures))
+	g.rest(c.now.Add(pause(g.rec.Failures)))
 	c.stop(g, gang.Recovering, "", why, of)
 }
 
@@ -110,13 +110,29 @@ func (c *Core) endedByNomad(l *lane, why string) {
 // stops, which is no failure of it, rests, and avoids the node: else it might be
 // taken again and again.
 func (c *Core) preempted(l *lane, by string) {
-	g := c.active(l.laneRun())
-	if g == nil || l.done {
+	g := c.entryOf(l.laneRun())
+	why := fmt.Sprintf("member %d on %s was preempted by Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), by)
+	switch {
+	case g == nil || l.done || l.preempted:
 		return
+	case c.active(l.laneRun()) != nil:
+		g.avoid(l.rec.Node)
+		g.rest(c.now.Add(backoffFirst))
+		c.stop(g, gang.Preempting, "", why, l)
+	case g.rec.State == gang.Preempting: // its keeper was quicker to say that it ends
+		g.rest(c.now.Add(backoffFirst))
+		c.blame(g, l, why)
 	}
-	g.avoid(l.rec.Node)
-	g.notBefore = c.now.Add(backoffFirst)
-	c.stop(g, gang.Preempting, "", fmt.Sprintf("member %d on %s was preempted by Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), by), l)
+	l.preempted = true
+}
+
+// rest has a gang wait before it is tried again; the zero time, or one that is
+// past, ends that.
+func (g *entry) rest(until time.Time) {
+	g.notBefore, g.rec.RestUntil = until, 0
+	if !until.IsZero() {
+		g.rec.RestUntil = gang.Millis(until)
+	}
 }
 
 // loseLane gives up a lane whose keeper cannot be reached. Its jobs are purged,
@@ -199,10 +215,11 @@ func (c *Core) release(l *lane) {
 	}
 	nomadKnows := l.terminal || l.purged && l.placed == "" || !c.now.Before(l.freeBy)
 	if !l.freed && nomadKnows {
-		l.freed = true
+		c.free(l)
 		if err := c.decide(schedule.Release{Seat: l.seat()}); err != nil {
 			c.fault("free the GPUs of lane %s: %w", l.rec.ID, err)
 		}
+		c.refresh(l.rec.UUIDs) // its node may have another ID by now
 		c.dropNode(l.rec.Node)
 	}
 	c.forget(l)

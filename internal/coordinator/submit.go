@@ -17,7 +17,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 	if !c.deciding {
 		return nil, fmt.Errorf("accept gangs: gangd has just taken over and still learns what runs where: %w", gang.ErrOverloaded)
 	}
-	if waiting := len(c.bySeq) - c.ended; waiting+len(in.Specs) > c.cfg.MaxQueue {
+	if waiting := len(c.bySeq) - len(c.ended); waiting+len(in.Specs) > c.cfg.MaxQueue {
 		return nil, fmt.Errorf("accept gangs: %d gangs live already, the limit is %d: %w", waiting, c.cfg.MaxQueue, gang.ErrOverloaded)
 	}
 	var together schedule.Together

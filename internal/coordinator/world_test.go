@@ -45,6 +45,8 @@ type world struct {
 	version, kept uint64
 	// crashy worlds crash between any two effects.
 	crashy bool
+	// maxFinished is how many ended gangs are kept; 0 means 1000.
+	maxFinished int
 	// faults are expected.
 	faults bool
 }
@@ -124,7 +126,7 @@ func (w *world) boot(perLeaf int) {
 	w.mail, w.calls = make(map[string][]Input), make(map[string][]Action)
 	w.core = NewCore(Config{
 		Levels: []string{"leaf"}, Tiers: []Tier{{"interactive", 300}, {"production", 200}, {"background", 100}},
-		Fence: gang.Fence{Epoch: 1, Index: w.fence}, ReadyTimeout: 20 * time.Second, Lease: simLease, MaxQueue: 1000, MaxFinished: 1000,
+		Fence: gang.Fence{Epoch: 1, Index: w.fence}, ReadyTimeout: 20 * time.Second, Lease: simLease, MaxQueue: 1000, MaxFinished: cmp.Or(w.maxFinished, 1000),
 	})
 	var records []KV
 	for _, key := range slices.Sorted(maps.Keys(w.kv)) {

@@ -107,6 +107,9 @@ type Record struct {
 	Members Placement `json:"members,omitempty"`
 	// Avoid names nodes on which an earlier attempt failed.
 	Avoid []string `json:"avoid,omitempty"`
+	// RestUntil is when a gang that is queued is tried again, in milliseconds of
+	// Unix time; 0 where it does not rest.
+	RestUntil int64 `json:"rest_until_ms,omitempty"`
 	// Failures counts the attempts that ended by loss of a node, a GPU or a
 	// runner, against the specification's InfraRetries.
 	Failures int `json:"failures,omitempty"`
