@@ -41,6 +41,8 @@ recall_process() {
 create() {
 	local kind=$1 bin_dir=$2 address=$3
 	mkdir -p "$dir" "$data/logs"
+	# Nomad would let nobody else pass, and a task may be of another user.
+	mkdir -p -m 711 "$dir/data"
 	printf '%s' "${AGENT_CONFIG:?}" >"$dir/agent.hcl"
 	printf '%s\n' "$kind" "$bin_dir" "$address" >"$dir/launch"
 	start
