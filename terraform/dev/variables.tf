@@ -71,7 +71,7 @@ variable "leaves_per_spine" {
 }
 
 variable "ready_timeout" {
-  description = "How long the members of a gang may take until all are ready; then the gang is stopped whole, and queued again."
+  description = "How long the members of a gang may take until all are ready, where its template does not say; then the gang is stopped whole, and queued again."
   type        = string
   default     = "60s"
 }

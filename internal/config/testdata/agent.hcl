@@ -51,7 +51,7 @@ tier "interactive" {
 
 start {
   # A gang whose members are not all ready by then is stopped whole, and
-  # queued again.
+  # queued again. A template's own ready_timeout goes before this one.
   ready_timeout = "60s"
 }
 
