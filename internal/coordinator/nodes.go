@@ -342,7 +342,7 @@ func (c *Core) gpu(n *node, g GPUView) cluster.GPU {
 	if device, listed := n.view.Devices[g.UUID]; !listed {
 		out.Healthy, out.Reason = false, "Nomad does not list it yet"
 	} else if !device.Healthy {
-		out.Healthy, out.Reason = false, "it is sound again, which its Nomad client tells the servers within 10 s"
+		out.Healthy, out.Reason = false, "it is sound again; its Nomad client tells the servers so within 10 s"
 	} else if by := c.elsewhere(n, g.UUID); by != "" {
 		out.Healthy, out.Reason = false, by
 	}
