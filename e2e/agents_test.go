@@ -64,7 +64,7 @@ func (c *testCluster) undisturbed() film {
 	s := c.reaches(c.submit(filmGang("undisturbed", 0)), time.Minute, gang.Succeeded)
 	c.idle(time.Minute)
 	launch := time.Duration(s.Times.Started-s.Accepted) * time.Millisecond
-	f := film{s.Artifact.SHA256, min(max(1, launch.Seconds()/2.5), 4)}
+	f := film{s.Artifact.SHA256, min(max(1, launch.Seconds()/1.5), 4)}
 	c.t.Logf("the undisturbed gang started within %s: films last %.1f times as long as planned", launch.Round(10*time.Millisecond), f.slow)
 	return f
 }
@@ -124,7 +124,7 @@ func (c *testCluster) agentsComeAndGo(t *testing.T, want film) {
 // goesOnUnder runs a gang, disturbs the node of its member 1, and sees that the
 // gang goes on and that its log and events can be read.
 func (c *testCluster) goesOnUnder(d disturbance, want film) {
-	id := c.submit(want.gang("disturbed", 250*time.Millisecond))
+	id := c.submit(want.gang("disturbed", 400*time.Millisecond))
 	before := c.onTheWay(id)
 	ranks := c.ranks(before)
 	node := before.Lanes[1].NodeName
