@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/gangd/gangd/internal/gpu"
 	"github.com/gangd/gangd/internal/link/linkpb"
@@ -67,5 +68,19 @@ func TestLinkReporter(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatal("gangd was not told the newest inventory within 5 s")
 		}
+	}
+}
+
+// Whatever bytes NVML gives, gangd and Nomad can be told.
+func TestAnInventoryIsText(t *testing.T) {
+	told := readable(gpu.Inventory{DriverVersion: "550\xff", GPUs: []gpu.Status{{
+		GPU: gpu.GPU{UUID: "GPU-a", Name: "H\xe9", Model: "H\xe9"}, Reason: "lost: \xff\xfe",
+	}}})
+	report := &linkpb.DeviceReport{Gpus: linkGPUs(told)}
+	if _, err := proto.Marshal(report); err != nil || report.Gpus[0].Reason != "lost: ?" {
+		t.Errorf("of %+v, gangd is told %v, %v", told, report, err)
+	}
+	if told.DriverVersion != "550?" || told.GPUs[0].GPU.Name != "H?" {
+		t.Errorf("Nomad is told %+v", told)
 	}
 }

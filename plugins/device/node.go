@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,6 +96,7 @@ func (n *node) follow(ctx context.Context) error {
 		Library: library,
 		Log:     n.log,
 		Changed: func(inventory gpu.Inventory) {
+			inventory = readable(inventory)
 			n.reporter.Report(inventory)
 			n.show(view{known: true, inventory: inventory, library: library})
 		},
@@ -103,4 +106,18 @@ func (n *node) follow(ctx context.Context) error {
 	}
 	monitor.Run(ctx)
 	return nil
+}
+
+// readable makes texts of what a driver or the system put into words, whatever
+// bytes they are: neither Nomad nor gangd could be told of a GPU otherwise. IDs
+// have their fixed forms.
+func readable(inventory gpu.Inventory) gpu.Inventory {
+	text := func(s string) string { return strings.ToValidUTF8(s, "?") }
+	inventory.DriverVersion = text(inventory.DriverVersion)
+	inventory.GPUs = slices.Clone(inventory.GPUs)
+	for i := range inventory.GPUs {
+		s := &inventory.GPUs[i]
+		s.Reason, s.GPU.Name, s.GPU.Model = text(s.Reason), text(s.GPU.Name), text(s.GPU.Model)
+	}
+	return inventory
 }

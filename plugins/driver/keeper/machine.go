@@ -21,9 +21,6 @@ const admitTimeout = 30 * time.Second
 // its own ranks that is to blame: that may be slower than the news of its loss.
 const blameTimeout = 300 * time.Millisecond
 
-// maxMessageBytes bounds what is told to gangd in words.
-const maxMessageBytes = 4 << 10
-
 // machine is the life of a lane: events in, actions out. It does no I/O and
 // reads no clock.
 type machine struct {
@@ -127,7 +124,9 @@ func (m *machine) apply(now time.Time, e event) []action {
 
 func (m *machine) do(a action) { m.actions = append(m.actions, a) }
 
-func (m *machine) tell(format string, args ...any) { m.do(tell{fmt.Sprintf(format, args...)}) }
+func (m *machine) tell(format string, args ...any) {
+	m.do(tell{clip(fmt.Sprintf(format, args...), maxMessageBytes)})
+}
 
 // report tells gangd what it must hear, and remembers it for the time after a reconnect.
 func (m *machine) report(r *linkpb.KeeperReport) {
@@ -214,7 +213,7 @@ func (m *machine) ordered(order *linkpb.KeeperOrder) {
 		m.admitted(o.Admitted.GetLeaseMillis())
 	case *linkpb.KeeperOrder_NotAdmitted:
 		m.fail(ending{outcome: linkpb.Outcome_OUTCOME_CANCELLED,
-			reason: fmt.Sprintf("gangd refused lane %s: %s", m.name, clip(o.NotAdmitted.GetReason()))})
+			reason: fmt.Sprintf("gangd refused lane %s: %s", m.name, o.NotAdmitted.GetReason())})
 	case *linkpb.KeeperOrder_Run:
 		m.begin(order, o.Run)
 	case *linkpb.KeeperOrder_Cancel:
@@ -224,13 +223,13 @@ func (m *machine) ordered(order *linkpb.KeeperOrder) {
 			m.refuse(order, fmt.Sprintf("the lane runs %v; cancel that first", m.run.attempt()))
 			return
 		}
-		m.close(ending{reason: "closed by gangd: " + clip(o.Close.GetReason())}, syscall.SIGTERM, m.killGrace)
+		m.close(ending{reason: "closed by gangd: " + o.Close.GetReason()}, syscall.SIGTERM, m.killGrace)
 	}
 }
 
 // refuse answers an order that is not obeyed.
 func (m *machine) refuse(order *linkpb.KeeperOrder, reason string) {
-	refused := &linkpb.OrderRefused{Reason: reason}
+	refused := &linkpb.OrderRefused{Reason: clip(reason, maxMessageBytes)}
 	switch o := order.Order.(type) {
 	case *linkpb.KeeperOrder_Run:
 		refused.Gang, refused.Attempt = o.Run.GetGang(), o.Run.GetAttempt()
@@ -321,12 +320,12 @@ func (m *machine) cancel(order *linkpb.KeeperOrder, c *linkpb.Cancel) {
 		m.refuse(order, fmt.Sprintf("the lane does not run %v", attempt))
 		return
 	}
-	m.close(ending{outcome: linkpb.Outcome_OUTCOME_CANCELLED, reason: clip(c.GetReason())}, syscall.SIGKILL, 0)
+	m.close(ending{outcome: linkpb.Outcome_OUTCOME_CANCELLED, reason: c.GetReason()}, syscall.SIGKILL, 0)
 }
 
 // fail closes the lane as one that failed; its processes may end by themselves.
 func (m *machine) fail(e ending) {
-	e.exit.Message = e.reason
+	e.exit.Message = clip(e.reason, maxMessageBytes)
 	if e.exit.Code == 0 {
 		e.exit.Code = 1
 	}
@@ -337,6 +336,7 @@ func (m *machine) fail(e ending) {
 // only hasten the end.
 func (m *machine) close(e ending, signal syscall.Signal, grace time.Duration) {
 	if m.ending == nil {
+		e.reason = clip(e.reason, maxMessageBytes)
 		m.ending = &e
 		m.state = linkpb.LaneState_LANE_STATE_CLOSING
 	}
@@ -376,18 +376,11 @@ func verb(e *ending) string {
 func (m *machine) ended(outcome linkpb.Outcome, processesGone bool, message string) {
 	m.report(&linkpb.KeeperReport{Report: &linkpb.KeeperReport_Ended{Ended: &linkpb.Ended{
 		Gang: m.run.order.GetGang(), Attempt: m.run.order.GetAttempt(),
-		Outcome: outcome, ProcessesGone: processesGone, Message: message,
+		Outcome: outcome, ProcessesGone: processesGone, Message: clip(message, maxMessageBytes),
 	}}})
 	m.run = nil
 }
 
 func readyReport(digest string) *linkpb.KeeperReport {
-	return &linkpb.KeeperReport{Report: &linkpb.KeeperReport_Ready{Ready: &linkpb.LaneReady{ModelDigest: digest}}}
-}
-
-func clip(s string) string {
-	if len(s) <= maxMessageBytes {
-		return s
-	}
-	return s[:maxMessageBytes] + " [cut]"
+	return &linkpb.KeeperReport{Report: &linkpb.KeeperReport_Ready{Ready: &linkpb.LaneReady{ModelDigest: clip(digest, maxNameBytes)}}}
 }

@@ -21,8 +21,6 @@ const (
 	maxLineBytes = 64 << 10
 	// maxKeptBytes is the size of an output file; there is one older than the present one.
 	maxKeptBytes = 8 << 20
-	// maxLastLineBytes bounds what is told of a rank's last words.
-	maxLastLineBytes = 300
 )
 
 // output takes the lines of all ranks: into files of the lane, and on to Nomad.
@@ -96,7 +94,7 @@ func (o *output) copyLines(s *stream, local int, r *rankOutput) {
 				s.forward.put(line)
 			}
 			if text = bytes.TrimSpace(text); len(text) > 0 {
-				last := string(text[:min(len(text), maxLastLineBytes)])
+				last := clip(string(text), maxLastLineBytes)
 				r.last.Store(&last)
 			}
 		}

@@ -179,8 +179,8 @@ func TestResultsComeFromTheOutputDirectoryOnly(t *testing.T) {
 	}
 	for range 2 { // a second attempt of the same content succeeds
 		fill()
-		a, thumb, err := storeResults(t.Context(), run, []runner.Result{{}, {Path: filepath.Join(output, "v.MP4"), Thumbnail: "t.png"}}, taskDir)
-		if err != nil || a.GetKey() != "artifacts/"+a.GetSha256()+".mp4" || a.GetBytes() != 1 || thumb.GetContentType() != "image/png" {
+		a, thumb, err := storeResults(t.Context(), run, []runner.Result{{}, {Path: filepath.Join(output, "v.MP4"), ContentType: "video/\xff", Thumbnail: "t.png"}}, taskDir)
+		if err != nil || a.GetContentType() != "video/\ufffd" || a.GetKey() != "artifacts/"+a.GetSha256()+".mp4" || a.GetBytes() != 1 || thumb.GetContentType() != "image/png" {
 			t.Errorf("stored %v and %v, %v", a, thumb, err)
 		}
 		if _, err := os.Stat(output); !errors.Is(err, os.ErrNotExist) {

@@ -42,7 +42,7 @@ func (m *machine) said(e said) {
 	case runner.Stage:
 		if m.runs(msg.Attempt) {
 			m.do(report{&linkpb.KeeperReport{Report: &linkpb.KeeperReport_Stage{Stage: &linkpb.Stage{
-				Gang: msg.Gang, Attempt: uint32(msg.Number), Rank: m.global(e.local), Stage: clip(msg.Stage),
+				Gang: msg.Gang, Attempt: uint32(msg.Number), Rank: m.global(e.local), Stage: clip(msg.Stage, maxNameBytes),
 			}}}})
 		}
 	case runner.Step:
@@ -116,7 +116,7 @@ func (m *machine) failure(local int, msg runner.Failure) {
 	if msg.Attempt == (runner.Attempt{}) {
 		m.fail(ending{
 			outcome: linkpb.Outcome_OUTCOME_ERROR, runnerFailed: m.run == nil,
-			reason: fmt.Sprintf("rank %d failed (%s): %s", local, msg.Class, clip(msg.Message)),
+			reason: fmt.Sprintf("rank %d failed (%s): %s", local, msg.Class, msg.Message),
 		})
 		return
 	}
@@ -143,13 +143,14 @@ func (m *machine) bereave(local int, e runner.Error) {
 }
 
 func (m *machine) failRun(local int, e runner.Error) {
+	e.Class, e.Message = clip(e.Class, maxNameBytes), clip(e.Message, maxMessageBytes)
 	m.report(&linkpb.KeeperReport{Report: &linkpb.KeeperReport_Error{Error: &linkpb.RunnerError{
 		Gang: m.run.order.GetGang(), Attempt: m.run.order.GetAttempt(), Rank: m.global(local),
-		Class: e.Class, Retryable: e.Retryable, Message: clip(e.Message),
+		Class: e.Class, Retryable: e.Retryable, Message: e.Message,
 	}}})
 	m.fail(ending{
 		outcome: linkpb.Outcome_OUTCOME_ERROR,
-		reason:  fmt.Sprintf("rank %d failed (%s): %s", m.global(local), e.Class, clip(e.Message)),
+		reason:  fmt.Sprintf("rank %d failed (%s): %s", m.global(local), e.Class, e.Message),
 	})
 }
 
@@ -234,7 +235,7 @@ func (m *machine) stored(e stored) {
 	departed, processesGone := m.run.departed, !m.resident
 	if e.err != nil {
 		m.tell("Gang %s attempt %d failed: %v", e.attempt.Gang, e.attempt.Number, e.err)
-		m.ended(linkpb.Outcome_OUTCOME_STORE_FAILED, processesGone, clip(e.err.Error()))
+		m.ended(linkpb.Outcome_OUTCOME_STORE_FAILED, processesGone, e.err.Error())
 	} else {
 		m.report(&linkpb.KeeperReport{Report: &linkpb.KeeperReport_Result{Result: &linkpb.Result{
 			Gang: e.attempt.Gang, Attempt: uint32(e.attempt.Number), Artifact: e.artifact, Thumbnail: e.thumbnail,

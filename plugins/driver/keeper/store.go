@@ -103,7 +103,7 @@ func storeFile(ctx context.Context, to *blob.Store, root *os.Root, at, path, con
 	if contentType == "" {
 		contentType = mime.TypeByExtension(extension)
 	}
-	a, err := to.PutContent(ctx, f, extension, contentType)
+	a, err := to.PutContent(ctx, f, extension, clip(contentType, maxNameBytes))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ func (d *Driver) beat(ctx context.Context, c nodeConfig) {
 	if err != nil {
 		d.log.Warn("the node's name is not known", "error", err)
 	}
+	host = strings.ToValidUTF8(host, "?") // Linux takes any bytes, a message does not
 	hello := func() *linkpb.NodeHello {
 		return &linkpb.NodeHello{
 			Protocol: link.Protocol, Host: host, BootId: link.BootID(), PluginVersion: d.version,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -120,7 +121,8 @@ func logTail(dir lane.Dir) string {
 	if err != nil {
 		return err.Error()
 	}
-	return string(bytes.TrimSpace(content[max(0, len(content)-maxLogBytes):]))
+	tail := bytes.TrimSpace(content[max(0, len(content)-maxLogBytes):])
+	return strings.ToValidUTF8(string(tail), "") // Nomad is told nothing else
 }
 
 // RecoverTask implements nomadplugin.DriverPlugin. It fails only for a handle
