@@ -214,12 +214,16 @@ func (r *ranks) exec(ctx context.Context, argv []string, timeout time.Duration) 
 }
 
 func (r *ranks) startBeside(c process.Command, stdout, stderr *os.File) (*process.Child, error) {
+	reached, err := r.spawner.Reach(c)
+	if err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ending != nil {
 		return nil, errEnding
 	}
-	return r.spawner.Start(c, stdout, stderr)
+	return reached.Start(stdout, stderr)
 }
 
 // capture makes a pipe, and a function that waits for what came out of it. A

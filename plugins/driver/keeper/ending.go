@@ -1,10 +1,16 @@
 package keeper
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/process"
@@ -19,8 +25,8 @@ const (
 	endComplaint = 10 * time.Second
 )
 
-// terminator ends a lane's processes: first as the signal asks, by force once
-// its deadline has passed.
+// terminator says when a lane's processes, which were asked to end, are to be
+// killed. Its zero value says that they are now.
 type terminator struct {
 	mu     sync.Mutex
 	killAt time.Time
@@ -29,7 +35,7 @@ type terminator struct {
 
 // end answers the action end; gone is posted once, when nothing is left. No
 // rank starts from now on.
-func (r *ranks) end(signal syscall.Signal, grace time.Duration) {
+func (r *ranks) end(ctx context.Context, signal syscall.Signal, grace time.Duration) {
 	killAt := time.Now().Add(grace)
 	r.mu.Lock()
 	t, first := r.ending, r.ending == nil
@@ -49,7 +55,7 @@ func (r *ranks) end(signal syscall.Signal, grace time.Duration) {
 		}
 	}
 	if first {
-		go r.terminate(t)
+		go r.terminate(ctx, t)
 	}
 }
 
@@ -80,29 +86,14 @@ func (r *ranks) drain() {
 	}
 }
 
-// terminate returns when all processes of the lane are dead and reaped.
-func (r *ranks) terminate(t *terminator) {
-	complain := time.Now().Add(endComplaint)
-	for wait := endPollFirst; ; wait = min(2*wait, endPollLimit) {
-		left := r.left()
-		if len(left) == 0 {
-			break
-		}
-		if t.due() {
-			r.kill(left)
-		}
-		if time.Now().After(complain) {
-			r.log.Warn("processes of the lane do not end", "pids", left)
-			complain = time.Now().Add(endComplaint)
-		}
-		select {
-		case <-t.hasten:
-			wait = endPollFirst
-		case <-time.After(wait):
-		}
+// terminate posts that all processes of the lane are dead and reaped, unless
+// ctx, the keeper's life, ends before.
+func (r *ranks) terminate(ctx context.Context, t *terminator) {
+	if r.killUntilGone(ctx, t) != nil {
+		return
 	}
 	r.mu.Lock()
-	children, conns := r.children, r.conns
+	children, conns := slices.Collect(maps.Values(r.children)), slices.Collect(maps.Values(r.conns))
 	r.mu.Unlock()
 	for _, child := range children {
 		<-child.Done()
@@ -113,15 +104,39 @@ func (r *ranks) terminate(t *terminator) {
 	r.post(gone{})
 }
 
-// sweep kills what is left of a run whose ranks have ended.
-func (r *ranks) sweep() {
+// sweep kills what is left of a run whose ranks have ended. It returns when
+// nothing is, or with ctx's error.
+func (r *ranks) sweep(ctx context.Context) error {
+	return r.killUntilGone(ctx, &terminator{}) // due long since
+}
+
+func (r *ranks) killUntilGone(ctx context.Context, t *terminator) error {
+	return killUntilGone(ctx, t, r.log, r.left, r.kill)
+}
+
+// killUntilGone kills what is left, from when it is due, until nothing is or
+// ctx ends.
+func killUntilGone(ctx context.Context, t *terminator, log hclog.Logger, left func() []int, kill func([]int)) error {
+	complain := time.Now().Add(endComplaint)
 	for wait := endPollFirst; ; wait = min(2*wait, endPollLimit) {
-		left := r.left()
-		if len(left) == 0 {
-			return
+		pids := left()
+		if len(pids) == 0 {
+			return nil
 		}
-		r.kill(left)
-		time.Sleep(wait)
+		if t.due() {
+			kill(pids)
+		}
+		if !time.Now().Before(complain) {
+			log.Warn("processes of the lane do not end", "pids", pids)
+			complain = time.Now().Add(endComplaint)
+		}
+		select {
+		case <-t.hasten:
+			wait = endPollFirst
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("end the processes %v: %w", pids, ctx.Err())
+		}
 	}
 }
 

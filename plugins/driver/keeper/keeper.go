@@ -233,13 +233,15 @@ func (k *keeper) perform(ctx context.Context, now time.Time, a action) {
 		go func() {
 			e := stored{attempt: attemptOf(a.run.GetGang(), a.run.GetAttempt())}
 			if !k.machine.resident {
-				k.ranks.sweep() // children that the ranks left
+				e.err = k.ranks.sweep(ctx) // children that the ranks left
 			}
-			e.artifact, e.thumbnail, e.err = storeResults(ctx, a.run, a.results, k.cfg.TaskDir)
+			if e.err == nil {
+				e.artifact, e.thumbnail, e.err = storeResults(ctx, a.run, a.results, k.cfg.TaskDir)
+			}
 			k.post(e)
 		}()
 	case end:
-		k.ranks.end(a.signal, a.grace)
+		k.ranks.end(ctx, a.signal, a.grace)
 	}
 }
 

@@ -100,8 +100,13 @@ func (r *ranks) startResident(ctx context.Context, local int) error {
 	return nil
 }
 
-// start starts a rank's process.
+// start starts a rank's process. Under the lock, which an end takes too, is
+// only what does not wait for a file system.
 func (r *ranks) start(local int, env map[string]string) (*process.Child, error) {
+	reached, err := r.spawner.Reach(r.command(local, env))
+	if err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", local, err)
+	}
 	stdout, out, err := r.output.attach(local, "stdout")
 	if err != nil {
 		return nil, err
@@ -112,14 +117,13 @@ func (r *ranks) start(local int, env map[string]string) (*process.Child, error) 
 		return nil, err
 	}
 	defer errOut.Close()
-	command := r.command(local, env)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ending != nil {
 		return nil, errEnding
 	}
 	kills := r.group.OOMKills()
-	child, err := r.spawner.Start(command, out, errOut)
+	child, err := reached.Start(out, errOut)
 	if err != nil {
 		return nil, fmt.Errorf("start rank %d: %w", local, err)
 	}

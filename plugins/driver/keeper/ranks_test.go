@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -44,39 +46,22 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// TestEndWithoutControlGroups: where none are permitted, processes that left
-// their session and lost their parent are still found.
-func TestEndWithoutControlGroups(t *testing.T) {
-	dir := t.TempDir()
-	cfg := lane.Config{
-		GPUs: []lane.GPU{{UUID: "a"}}, Processes: member.PerGPU, TaskDir: dir, Command: "/bin/sh", Env: map[string]string{"PATH": os.Getenv("PATH")},
-		Args: []string{"-c", `setsid sh -c 'trap "" TERM; echo $$ > orphan; sleep 600; :' & sleep 600`},
-	}
-	spawner := theSpawner(t)
+// newTestRanks are ranks of one GPU without control groups, and what they post.
+func newTestRanks(t *testing.T, cfg lane.Config) (*ranks, <-chan event) {
+	t.Helper()
+	cfg.GPUs, cfg.Processes, cfg.TaskDir = []lane.GPU{{UUID: "a"}}, member.PerGPU, t.TempDir()
+	cfg.Env = map[string]string{"PATH": os.Getenv("PATH")}
+	dir, log := lane.Dir(cfg.TaskDir), hclog.NewNullLogger()
 	events := make(chan event, 10)
-	log := hclog.NewNullLogger()
-	r := &ranks{
-		dir: lane.Dir(dir), cfg: cfg, spawner: spawner, output: newOutput(lane.Dir(dir), cfg, log),
+	return &ranks{
+		dir: dir, cfg: cfg, spawner: theSpawner(t), output: newOutput(dir, cfg, log),
 		post: func(e event) { events <- e }, log: log,
 		children: make(map[int]*process.Child), conns: make(map[int]*runner.Conn),
-	}
-	if _, err := r.start(0, nil); err != nil {
-		t.Fatal(err)
-	}
-	orphan := 0
-	eventually(t, "the orphan runs", func() bool {
-		content, _ := os.ReadFile(filepath.Join(dir, "orphan"))
-		orphan, _ = strconv.Atoi(strings.TrimSpace(string(content)))
-		return orphan > 0
-	})
-	ref, err := process.Find(orphan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.end(syscall.SIGTERM, 50*time.Millisecond)
-	if _, err := r.start(1, nil); !errors.Is(err, errEnding) {
-		t.Errorf("a rank of an ending lane started: %v", err)
-	}
+	}, events
+}
+
+func awaitGone(t *testing.T, events <-chan event) {
+	t.Helper()
 	eventually(t, "all are gone", func() bool {
 		select {
 		case e := <-events:
@@ -86,11 +71,109 @@ func TestEndWithoutControlGroups(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// TestEndWithoutControlGroups: where none are permitted, processes that left
+// their session and lost their parent are still found.
+func TestEndWithoutControlGroups(t *testing.T) {
+	r, events := newTestRanks(t, lane.Config{
+		Command: "/bin/sh",
+		Args:    []string{"-c", `setsid sh -c 'trap "" TERM; echo $$ > orphan; sleep 600; :' & sleep 600`},
+	})
+	if _, err := r.start(0, nil); err != nil {
+		t.Fatal(err)
+	}
+	orphan := 0
+	eventually(t, "the orphan runs", func() bool {
+		content, _ := os.ReadFile(filepath.Join(r.cfg.TaskDir, "orphan"))
+		orphan, _ = strconv.Atoi(strings.TrimSpace(string(content)))
+		return orphan > 0
+	})
+	ref, err := process.Find(orphan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(t.Context(), syscall.SIGTERM, 50*time.Millisecond)
+	if _, err := r.start(1, nil); !errors.Is(err, errEnding) {
+		t.Errorf("a rank of an ending lane started: %v", err)
+	}
+	awaitGone(t, events)
 	if ref.Alive() {
 		t.Errorf("process %d lives", orphan)
 	}
 	if left, err := process.Descendants(os.Getpid()); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestAnEndDoesNotWaitForAStart: while the file system of a runner's program
+// hangs, an order to end the lane is obeyed at once. A FIFO that says nothing
+// reads as slowly as a file of a server that is gone.
+func TestAnEndDoesNotWaitForAStart(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "runner")
+	if err := syscall.Mkfifo(fifo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, events := newTestRanks(t, lane.Config{Command: fifo})
+	started := make(chan error, 2)
+	go func() {
+		_, err := r.start(0, nil)
+		started <- err
+	}()
+	go func() {
+		_, err := r.startBeside(process.Command{Path: fifo, Dir: "/"}, os.Stdout, os.Stderr)
+		started <- err
+	}()
+	var writer *os.File
+	eventually(t, "the start hangs", func() (hangs bool) {
+		var err error
+		writer, err = os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0) // only if somebody reads
+		return err == nil
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.end(t.Context(), syscall.SIGKILL, 0)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("the end waits for the start")
+	}
+	awaitGone(t, events)
+	defer writer.Close()
+	if _, err := writer.WriteString("go"); err != nil { // a byte for each
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-started; !errors.Is(err, errEnding) {
+			t.Errorf("a command of an ending lane started: %v", err)
+		}
+	}
+}
+
+// TestWhatDoesNotDieIsLogged: a process may be in the kernel's hands. Whoever
+// waits for it says so every ten seconds, and no longer than it lives itself.
+func TestWhatDoesNotDieIsLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		killAt time.Duration // from the start
+		killed bool
+	}{"due": {0, true}, "not yet due": {time.Minute, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			var said bytes.Buffer
+			log := hclog.New(&hclog.LoggerOptions{Output: &said})
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+			defer cancel()
+			began, killed := time.Now(), false
+			err := killUntilGone(ctx, &terminator{killAt: began.Add(c.killAt)}, log,
+				func() []int { return []int{7} }, func([]int) { killed = true })
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 25*time.Second {
+				t.Errorf("%s: it ended after %v with %v", name, time.Since(began), err)
+			}
+			if n := strings.Count(said.String(), "pids=[7]"); n != 2 || killed != c.killed {
+				t.Errorf("%s: killed: %v; %d complaints: %s", name, killed, n, said.String())
+			}
+		})
 	}
 }
 

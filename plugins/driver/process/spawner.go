@@ -161,13 +161,27 @@ func (s *Spawner) reap() bool {
 	return true
 }
 
-// Start starts a command; the files become its standard output and error, and
+// Reached is a command whose file systems have answered, so that its start will
+// not be held up by them.
+type Reached struct {
+	spawner *Spawner
+	command Command
+}
+
+// Reach asks the command's file systems for an answer, for up to 20 s. Nobody
+// who orders the end of a lane is to wait for that: it is done without a lock.
+func (s *Spawner) Reach(c Command) (Reached, error) {
+	if err := c.reach(s.limit); err != nil {
+		return Reached{}, fmt.Errorf("start %v: %w", c, err)
+	}
+	return Reached{s, c}, nil
+}
+
+// Start starts the command; the files become its standard output and error, and
 // it has no others. It returns when the command runs, or with the reason why it
 // does not.
-func (s *Spawner) Start(c Command, stdout, stderr *os.File) (*Child, error) {
-	if err := c.reach(s.limit); err != nil {
-		return nil, fmt.Errorf("start %v: %w", c, err)
-	}
+func (r Reached) Start(stdout, stderr *os.File) (*Child, error) {
+	s, c := r.spawner, r.command
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, fmt.Errorf("start %v: %w", c, err)

@@ -47,6 +47,14 @@ type answer struct {
 	Errors []string
 }
 
+func start(s *Spawner, c Command) (*Child, error) {
+	reached, err := s.Reach(c)
+	if err != nil {
+		return nil, err
+	}
+	return reached.Start(os.Stdout, os.Stderr)
+}
+
 // runSpawner starts the commands, answers, and ends after them.
 func runSpawner(asked string) int {
 	runtime.GOMAXPROCS(1) // so that goroutines come to run on the first thread
@@ -76,7 +84,7 @@ func runSpawner(asked string) int {
 	}
 	var children []*Child
 	for _, c := range r.Commands {
-		child, err := s.Start(c, os.Stdout, os.Stderr)
+		child, err := start(s, c)
 		if err != nil {
 			a.Errors = append(a.Errors, err.Error())
 			continue
@@ -336,7 +344,7 @@ func TestFileSystemsThatDoNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Spawner{limit: 20 * time.Millisecond}
-	_, err := s.Start(Command{Path: path, Dir: "/"}, os.Stdout, os.Stderr)
+	_, err := s.Reach(Command{Path: path, Dir: "/"})
 	if err == nil || !strings.Contains(err.Error(), "did not answer within 20ms") {
 		t.Errorf("got %v", err)
 	}
@@ -357,7 +365,7 @@ func BenchmarkStart(b *testing.B) {
 	c := Command{Path: "/bin/true", Argv: []string{"true"}, Dir: "/"}
 	before := used(b)
 	for b.Loop() {
-		child, err := s.Start(c, os.Stdout, os.Stderr)
+		child, err := start(s, c)
 		if err != nil {
 			b.Fatal(err)
 		}
