@@ -45,12 +45,20 @@ func serve(ctx context.Context, cfg *config.Agent, log hclog.Logger) error {
 	}
 	log.Info("serving", "name", cfg.Name, "http", cfg.HTTP.Address, "link", cfg.Link.Address, "version", version)
 
+	defer a.deregister(ctx, log)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.loop.Run(ctx) })
 	group.Go(func() error { return a.link.Serve(ctx, linkListener) })
 	group.Go(func() error { return a.http.Serve(ctx, httpListener) })
 	group.Go(func() error { return a.followLeader(ctx) })
 	return group.Wait()
+}
+
+// deregister takes the agent out of Consul's catalog when it ends.
+func (a *agent) deregister(ctx context.Context, log hclog.Logger) {
+	if err := a.store.Deregister(context.WithoutCancel(ctx)); err != nil {
+		log.Warn("the agent stays in Consul's catalog for a while", "error", err)
+	}
 }
 
 // agent is the wired parts.

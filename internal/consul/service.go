@@ -34,35 +34,27 @@ const (
 func (s *Store) httpID() string { return HTTPService + ":" + s.identity.Name }
 func (s *Store) linkID() string { return LinkService + ":" + s.identity.Name }
 
-// Register makes the agent's two services known, without a check until it
-// campaigns. It may be called at any time.
-func (s *Store) Register(ctx context.Context) error {
-	return s.register(ctx, nil, api.ServiceRegisterOpts{})
-}
-
-// registerCheck makes the services known, with a check of the given ID and no
-// other. A session that hangs on an earlier check, of this process or of one
-// before it, ends with that check; else a restarted agent would keep alive the
-// lock that its predecessor died with.
+// registerCheck makes the agent's two services known, with a check of the given
+// ID and no other, which the link's service follows. A session that hangs on an
+// earlier check, of this process or of one before it, ends with that check; else
+// a restarted agent would keep alive the lock that its predecessor died with.
 func (s *Store) registerCheck(ctx context.Context, checkID string) error {
-	check := &api.AgentServiceCheck{
-		CheckID:                        checkID,
-		Name:                           "gangd's loop turns",
-		TTL:                            checkTTL.String(),
-		Status:                         api.HealthPassing,
-		DeregisterCriticalServiceAfter: forgetAfter,
-	}
-	return s.register(ctx, check, api.ServiceRegisterOpts{ReplaceExistingChecks: true})
-}
-
-func (s *Store) register(ctx context.Context, check *api.AgentServiceCheck, opts api.ServiceRegisterOpts) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	alive := &api.AgentServiceCheck{
+		CheckID: checkID, Name: "gangd's loop turns", TTL: checkTTL.String(),
+		Status: api.HealthPassing, DeregisterCriticalServiceAfter: forgetAfter,
+	}
+	likewise := &api.AgentServiceCheck{
+		CheckID: s.linkID() + ":alias", Name: alive.Name, AliasService: s.httpID(),
+		Status: api.HealthPassing, DeregisterCriticalServiceAfter: forgetAfter,
+	}
+	opts := api.ServiceRegisterOpts{ReplaceExistingChecks: true}.WithContext(ctx)
 	for _, service := range []*api.AgentServiceRegistration{
-		s.service(s.linkID(), LinkService, s.identity.LinkAddr, nil),
-		s.service(s.httpID(), HTTPService, s.identity.HTTPAddr, check),
+		s.service(s.httpID(), HTTPService, s.identity.HTTPAddr, alive),
+		s.service(s.linkID(), LinkService, s.identity.LinkAddr, likewise),
 	} {
-		if err := s.client.Agent().ServiceRegisterOpts(service, opts.WithContext(ctx)); err != nil {
+		if err := s.client.Agent().ServiceRegisterOpts(service, opts); err != nil {
 			return fmt.Errorf("register service %s in Consul: %w", service.ID, err)
 		}
 	}
@@ -77,7 +69,8 @@ func (s *Store) service(id, name, addr string, check *api.AgentServiceCheck) *ap
 	return &api.AgentServiceRegistration{ID: id, Name: name, Address: host, Port: port, Check: check}
 }
 
-// Deregister removes the agent's services, and with them its lock.
+// Deregister removes the agent's services, and with them its lock. An agent that
+// ends calls it, so that no node looks for it.
 func (s *Store) Deregister(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -191,41 +192,53 @@ func TestWatchLeaderFollows(t *testing.T) {
 	}
 }
 
-func TestServicesAreInTheCatalog(t *testing.T) {
-	s := openStore(t, consulAddr(t), "a")
-	if err := s.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lookup := func() (found []string) {
-		for _, name := range []string{HTTPService, LinkService} {
-			services, _, err := s.client.Catalog().Service(name, "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, service := range services {
-				if service.ServiceID == name+":"+s.identity.Name && service.ServiceAddress == "127.0.0.1" {
-					found = append(found, name)
-				}
+// healthOf is what the catalog says of the agent's two services: nothing of one
+// that is not in it.
+func healthOf(t *testing.T, s *Store) map[string]string {
+	t.Helper()
+	health := make(map[string]string)
+	for _, name := range []string{HTTPService, LinkService} {
+		entries, _, err := s.client.Health().Service(name, "", false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			ours := api.HealthChecks(slices.DeleteFunc(e.Checks, func(c *api.HealthCheck) bool { return c.ServiceID != e.Service.ID }))
+			if e.Service.ID == name+":"+s.identity.Name && e.Service.Address == "127.0.0.1" && len(ours) == 1 {
+				health[name] = ours.AggregatedStatus()
 			}
 		}
-		return found
 	}
-	if found := lookup(); len(found) != 2 {
-		t.Errorf("the catalog has only %v", found)
+	return health
+}
+
+// An agent that lives is in the catalog under both names, one that is stuck or
+// dead is ill under both, and one that has ended under none.
+func TestServicesFollowTheAgent(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, consulAddr(t), "a")
+	awaitHealth := func(want map[string]string) {
+		t.Helper()
+		var got map[string]string
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for pause(ctx, 20*time.Millisecond) == nil {
+			if got = healthOf(t, s); maps.Equal(got, want) {
+				return
+			}
+		}
+		t.Fatalf("the catalog has %v, want %v", got, want)
 	}
-	term, _ := lead(t, s)
-	if err := s.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := term.Commit(t.Context(), []gang.Batch{{{Key: "x", Value: []byte("x")}}}); n != 1 || err != nil {
-		t.Errorf("registering again cost the leadership: %v", err)
-	}
+	_, stick := lead(t, s)
+	awaitHealth(map[string]string{HTTPService: api.HealthPassing, LinkService: api.HealthPassing})
+	stick()
+	awaitHealth(map[string]string{HTTPService: api.HealthCritical, LinkService: api.HealthCritical})
+	lead(t, s)
+	awaitHealth(map[string]string{HTTPService: api.HealthPassing, LinkService: api.HealthPassing})
 	if err := s.Deregister(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if found := lookup(); len(found) != 0 {
-		t.Errorf("after Deregister the catalog has %v", found)
-	}
+	awaitHealth(nil)
 }
 
 func TestOpenRefuses(t *testing.T) {
