@@ -42,17 +42,6 @@ const commitLimit = 10 * time.Second
 // refused, and so should be its orders.
 var ErrDeposed = errors.New("this agent was deposed")
 
-// ConflictError says that a change was to create a key that exists.
-type ConflictError struct {
-	Key string
-	// Batch is the index of its batch in the call.
-	Batch int
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("create %s: the key exists", e.Key)
-}
-
 // logHead and logEntry are how the log lies in Consul.
 type logHead struct {
 	N     uint64     `json:"n"`
@@ -66,9 +55,8 @@ type logEntry struct {
 
 // Commit makes batches durable in their order. Several go into one
 // transaction, but none is split. On return exactly the first committed are
-// durable; err tells why the next one is not. It wraps ErrDeposed if the term
-// is over, and is a *ConflictError if a key to be created exists: the caller
-// may commit the batches after it.
+// durable; err tells why the next one, or one in the same transaction, is not:
+// it wraps ErrDeposed if the term is over.
 //
 // A commit whose answer is lost is found out about and sent again for up to
 // about ten seconds. If its outcome is still unknown then, or when ctx ends,
@@ -81,18 +69,7 @@ func (t *Term) Commit(ctx context.Context, batches []gang.Batch) (committed int,
 		if err != nil {
 			return committed, err
 		}
-		err = t.apply(ctx, p)
-		var conflict *ConflictError
-		if errors.As(err, &conflict) && conflict.Batch > committed {
-			// Nothing of the transaction happened: what lies before the conflict
-			// is not to suffer from it.
-			before, _ := pack(batches[:conflict.Batch], committed)
-			if err := t.apply(ctx, before); err != nil {
-				return committed, err
-			}
-			committed = conflict.Batch
-		}
-		if err != nil {
+		if err := t.apply(ctx, p); err != nil {
 			return committed, err
 		}
 		committed = p.end
@@ -103,7 +80,6 @@ func (t *Term) Commit(ctx context.Context, batches []gang.Batch) (committed int,
 // packet is the changes of one transaction: those of batches[first:end].
 type packet struct {
 	changes []gang.Change
-	batchOf []int
 	end     int
 }
 
@@ -121,9 +97,6 @@ func pack(batches []gang.Batch, first int) (packet, error) {
 		}
 		size += bytes
 		p.changes = append(p.changes, batches[i]...)
-		for range batches[i] {
-			p.batchOf = append(p.batchOf, i)
-		}
 		p.end = i + 1
 	}
 	return p, nil
@@ -303,7 +276,7 @@ func (t *Term) refused(ctx context.Context, p packet, refusals api.TxnErrors) er
 	if change.Create {
 		// Not all refusals mean that: a token may lack the right.
 		if _, found, err := t.store.Get(ctx, change.Key); err == nil && found {
-			return &ConflictError{Key: change.Key, Batch: p.batchOf[i]}
+			return fmt.Errorf("commit %s: it is to be created, and there is one", change.Key)
 		}
 	}
 	return fmt.Errorf("commit %s: it is refused: %s", change.Key, first.What)
