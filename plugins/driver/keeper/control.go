@@ -49,6 +49,7 @@ func listenControl(dir lane.Dir) (net.Listener, error) {
 // serveControl answers driver plugins until the listener is closed.
 func (k *keeper) serveControl(ctx context.Context, l net.Listener) {
 	slots := make(chan struct{}, maxControlConns)
+	refused := 0 // since there was last a slot
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -58,7 +59,14 @@ func (k *keeper) serveControl(ctx context.Context, l net.Listener) {
 		case slots <- struct{}{}:
 		default:
 			conn.Close()
+			if refused++; refused == 1 {
+				k.log.Warn("requests of driver plugins are refused, as too many wait for an answer", "limit", maxControlConns)
+			}
 			continue
+		}
+		if refused > 0 {
+			k.log.Warn("requests of driver plugins are answered again", "refused", refused)
+			refused = 0
 		}
 		k.answers.Add(1)
 		go func() {

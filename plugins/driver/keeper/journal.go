@@ -5,19 +5,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/gangd/gangd/plugins/driver/lane"
 )
 
 // journal keeps a lane's events until a driver plugin has read them.
 type journal struct {
+	log hclog.Logger
+
 	mu        sync.Mutex
 	waiting   []lane.Event // the oldest give way to more than lane.MaxEvents
+	dropped   int          // of them, since that was last logged
 	last      int
 	followers int
 	changed   chan struct{} // closed and replaced when something changes
 }
 
-func newJournal() *journal { return &journal{changed: make(chan struct{})} }
+func newJournal(log hclog.Logger) *journal {
+	return &journal{log: log, changed: make(chan struct{})}
+}
 
 func (j *journal) add(at time.Time, message string) {
 	j.mu.Lock()
@@ -26,8 +33,18 @@ func (j *journal) add(at time.Time, message string) {
 	j.waiting = append(j.waiting, lane.Event{Sequence: j.last, At: at, Message: message})
 	if len(j.waiting) > lane.MaxEvents {
 		j.waiting = j.waiting[1:]
+		j.dropped++
 	}
 	j.wake()
+}
+
+// account logs, once there is somebody to read, what there was no room for. The
+// caller holds mu.
+func (j *journal) account() {
+	if j.dropped > 0 {
+		j.log.Warn("task events were dropped, as no driver plugin read them", "dropped", j.dropped, "kept", lane.MaxEvents)
+		j.dropped = 0
+	}
 }
 
 func (j *journal) wake() {
@@ -60,6 +77,7 @@ func (j *journal) attach(n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.followers += n
+	j.account()
 	j.wake()
 }
 
@@ -103,5 +121,6 @@ func (j *journal) forget(sequence int) {
 func (j *journal) unread() []lane.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.account()
 	return append([]lane.Event(nil), j.waiting...)
 }

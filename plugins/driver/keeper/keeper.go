@@ -67,6 +67,8 @@ type keeper struct {
 	mu    sync.Mutex // what other goroutines see of the machine
 	hello *linkpb.Admit
 	late  []*linkpb.KeeperReport
+	// dropped is how many reports the log says that the queue had no room for.
+	dropped int
 }
 
 // Main is the life of a keeper's process. It returns the exit code.
@@ -117,7 +119,7 @@ func prepareKeeper(dir lane.Dir, log hclog.Logger) (*keeper, error) {
 	}
 	log = log.With("lane", cfg.Lane)
 	k := &keeper{
-		dir: dir, cfg: cfg, log: log, output: newOutput(dir, cfg, log), journal: newJournal(),
+		dir: dir, cfg: cfg, log: log, output: newOutput(dir, cfg, log), journal: newJournal(log),
 		self:   lane.Keeper{Ref: ref, StartedAt: time.Now(), Group: group},
 		queue:  link.NewQueue(maxQueuedReports),
 		orders: make(chan *linkpb.KeeperOrder, maxQueuedOrders),
@@ -265,9 +267,15 @@ func (k *keeper) admit() *linkpb.Admit {
 	return proto.CloneOf(k.hello)
 }
 
+// replay gives what gangd may not have heard, at each start of a stream. What is
+// lost for good, since it found no room while there was none, is logged then.
 func (k *keeper) replay() []*linkpb.KeeperReport {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if all := k.queue.Dropped(); all > k.dropped {
+		k.log.Warn("reports to gangd were dropped, as too many waited for a stream", "dropped", all-k.dropped, "limit", maxQueuedReports)
+		k.dropped = all
+	}
 	return k.late
 }
 

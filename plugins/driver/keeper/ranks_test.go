@@ -217,7 +217,8 @@ func TestLinesAreDroppedAndCounted(t *testing.T) {
 }
 
 func TestTheJournalKeepsTheNewestUntilTheyAreRead(t *testing.T) {
-	j := newJournal()
+	var log bytes.Buffer
+	j := newJournal(hclog.New(&hclog.LoggerOptions{Output: &log}))
 	for i := range lane.MaxEvents + 5 {
 		j.add(t0, fmt.Sprint(i))
 	}
@@ -235,6 +236,9 @@ func TestTheJournalKeepsTheNewestUntilTheyAreRead(t *testing.T) {
 	})
 	if unread := j.unread(); fmt.Sprint(read) != "[5 6]" || unread[0].Message != "7" {
 		t.Errorf("read %v, kept %+v", read, unread[0])
+	}
+	if strings.Count(log.String(), "[WARN]") != 1 || !strings.Contains(log.String(), "dropped=5") {
+		t.Errorf("logged: %s", log.String())
 	}
 }
 

@@ -33,7 +33,7 @@ type Driver struct {
 
 // New makes a driver of this version, without a configuration.
 func New(version string, log hclog.Logger) *Driver {
-	return &Driver{version: version, log: log, events: newMailbox(), tasks: make(map[string]*task)}
+	return &Driver{version: version, log: log, events: newMailbox(log), tasks: make(map[string]*task)}
 }
 
 // Info implements nomadplugin.Plugin.
@@ -131,12 +131,17 @@ const maxMailbox = 1000
 
 // mailbox holds task events until Nomad takes them; the oldest give way.
 type mailbox struct {
+	log     hclog.Logger
+	changed chan struct{}
+
 	mu      sync.Mutex
 	events  []nomadplugin.TaskEvent
-	changed chan struct{}
+	dropped int // since Nomad last took any
 }
 
-func newMailbox() *mailbox { return &mailbox{changed: make(chan struct{}, 1)} }
+func newMailbox(log hclog.Logger) *mailbox {
+	return &mailbox{log: log, changed: make(chan struct{}, 1)}
+}
 
 func (m *mailbox) put(e nomadplugin.TaskEvent) {
 	m.mu.Lock()
@@ -144,6 +149,7 @@ func (m *mailbox) put(e nomadplugin.TaskEvent) {
 	m.events = append(m.events, e)
 	if len(m.events) > maxMailbox {
 		m.events = m.events[1:]
+		m.dropped++
 	}
 	select {
 	case m.changed <- struct{}{}:
@@ -151,12 +157,20 @@ func (m *mailbox) put(e nomadplugin.TaskEvent) {
 	}
 }
 
+func (m *mailbox) take() []nomadplugin.TaskEvent {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dropped > 0 {
+		m.log.Warn("task events were dropped, as Nomad took none for too long", "dropped", m.dropped, "kept", maxMailbox)
+	}
+	events := m.events
+	m.events, m.dropped = nil, 0
+	return events
+}
+
 func (m *mailbox) deliver(ctx context.Context, report func(nomadplugin.TaskEvent)) error {
 	for {
-		m.mu.Lock()
-		events := m.events
-		m.events = nil
-		m.mu.Unlock()
+		events := m.take()
 		for _, e := range events {
 			report(e)
 		}
