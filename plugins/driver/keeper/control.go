@@ -173,7 +173,7 @@ func usageBelow(pid int) ([]lane.Usage, error) {
 	stats, err := process.Descendants(pid)
 	usage := make([]lane.Usage, 0, len(stats))
 	for _, s := range stats {
-		usage = append(usage, lane.Usage{PID: s.PID, User: s.User, System: s.System, RSS: s.RSS})
+		usage = append(usage, lane.Usage{PID: s.PID, User: s.User, System: s.System, RSSBytes: s.RSSBytes})
 	}
 	return usage, err
 }

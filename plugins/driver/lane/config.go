@@ -26,8 +26,8 @@ type Config struct {
 	// Processes and Protocol are of the constants of internal/member.
 	Processes    string        `json:"processes"`
 	Protocol     string        `json:"protocol"`
-	KillGrace    time.Duration `json:"kill_grace"`
-	ReadyTimeout time.Duration `json:"ready_timeout"`
+	KillGrace    time.Duration `json:"kill_grace_ns"`
+	ReadyTimeout time.Duration `json:"ready_timeout_ns"`
 
 	MemoryBytes int64 `json:"memory_bytes,omitempty"` // 0 is no limit
 	OOMScoreAdj int64 `json:"oom_score_adj,omitempty"`

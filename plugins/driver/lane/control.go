@@ -36,8 +36,8 @@ const (
 // Request asks a keeper for something.
 type Request struct {
 	Op      string        `json:"op"`
-	Timeout time.Duration `json:"timeout,omitempty"` // stop: until KILL; exec
-	Signal  string        `json:"signal,omitempty"`  // stop, signal: as "SIGTERM"
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // stop: until KILL; exec
+	Signal  string        `json:"signal,omitempty"`     // stop, signal: as "SIGTERM"
 	Command []string      `json:"command,omitempty"`
 }
 
@@ -73,9 +73,10 @@ type Event struct {
 // Usage is what one process has used.
 type Usage struct {
 	PID    int           `json:"pid"`
-	User   time.Duration `json:"user"`
-	System time.Duration `json:"system"`
-	RSS    uint64        `json:"rss"` // bytes
+	User   time.Duration `json:"user_ns"`
+	System time.Duration `json:"system_ns"`
+	// RSSBytes is the memory that is resident.
+	RSSBytes uint64 `json:"rss_bytes"`
 }
 
 // Exec is the end and the output of a command that was run beside the ranks.

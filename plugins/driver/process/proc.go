@@ -53,13 +53,13 @@ func (r Ref) Signal(s syscall.Signal) error {
 
 // Stat is a part of /proc/PID/stat.
 type Stat struct {
-	PID     int
-	State   byte
-	Parent  int
-	Started uint64
-	User    time.Duration
-	System  time.Duration
-	RSS     uint64 // bytes
+	PID      int
+	State    byte
+	Parent   int
+	Started  uint64
+	User     time.Duration
+	System   time.Duration
+	RSSBytes uint64
 }
 
 // Read reads a process's state.
@@ -89,13 +89,13 @@ func parseStat(pid int, content string) (Stat, error) {
 		return n
 	}
 	return Stat{
-		PID:     pid,
-		State:   fields[0][0],
-		Parent:  int(number(4)),
-		Started: number(22),
-		User:    ticks(number(14)),
-		System:  ticks(number(15)),
-		RSS:     number(24) * uint64(os.Getpagesize()),
+		PID:      pid,
+		State:    fields[0][0],
+		Parent:   int(number(4)),
+		Started:  number(22),
+		User:     ticks(number(14)),
+		System:   ticks(number(15)),
+		RSSBytes: number(24) * uint64(os.Getpagesize()),
 	}, nil
 }
 

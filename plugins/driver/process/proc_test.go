@@ -12,7 +12,7 @@ import (
 func TestStat(t *testing.T) {
 	const line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 250 50 7 8 20 0 1 0 12345 9000 2 18446744073709551615"
 	s, err := parseStat(7, line)
-	want := Stat{PID: 7, State: 'S', Parent: 3, Started: 12345, User: 2500 * time.Millisecond, System: 500 * time.Millisecond, RSS: 2 * uint64(os.Getpagesize())}
+	want := Stat{PID: 7, State: 'S', Parent: 3, Started: 12345, User: 2500 * time.Millisecond, System: 500 * time.Millisecond, RSSBytes: 2 * uint64(os.Getpagesize())}
 	if err != nil || s != want {
 		t.Errorf("got %+v, %v; want %+v", s, err, want)
 	}

@@ -61,8 +61,8 @@ func usageBetween(last, next sample, mhz float64) nomadplugin.TaskUsage {
 			u = max(0, (now.User-before.User).Seconds()/elapsed*100)
 			s = max(0, (now.System-before.System).Seconds()/elapsed*100)
 		}
-		user, system, rss = user+u, system+s, rss+now.RSS
-		usage.Processes[pid] = usageOf(u, s, now.RSS, mhz)
+		user, system, rss = user+u, system+s, rss+now.RSSBytes
+		usage.Processes[pid] = usageOf(u, s, now.RSSBytes, mhz)
 	}
 	usage.Total = usageOf(user, system, rss, mhz)
 	return usage
