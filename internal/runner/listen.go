@@ -13,8 +13,8 @@ const (
 	// HelloTimeout bounds how long a runner that has connected may take to say hello.
 	HelloTimeout = 10 * time.Second
 
-	// maxSocketPath is the longest path of a Unix socket that Linux takes (sun_path, less its NUL).
-	maxSocketPath = 107
+	// MaxSocketPath is the longest path of a Unix socket that Linux takes (sun_path, less its NUL).
+	MaxSocketPath = 107
 )
 
 // Listener is the keeper's end of one rank's socket, before its runner has connected.
@@ -25,8 +25,8 @@ type Listener struct {
 // Listen opens a rank's socket for its owner alone (mode 0600). A socket file that a dead keeper left is replaced; one
 // that somebody listens on is not. Close removes the file.
 func Listen(path string) (*Listener, error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen for a runner: the socket path has %d bytes, Linux takes %d: choose a shorter directory than %s", len(path), maxSocketPath, path)
+	if len(path) > MaxSocketPath {
+		return nil, fmt.Errorf("listen for a runner: the socket path has %d bytes, Linux takes %d: choose a shorter directory than %s", len(path), MaxSocketPath, path)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("listen for a runner on %s: %w", path, err)

@@ -211,7 +211,7 @@ func (l *lab) destroy(id string) {
 	if err := l.driver.DestroyTask(context.Background(), id, true); err != nil && !strings.Contains(err.Error(), "not found") {
 		l.t.Errorf("destroy: %v", err)
 	}
-	if left, err := process.WithEnv("GANGD_LANE_DIR=" + string(dir)); err != nil || len(left) > 0 {
+	if left, err := process.WithEnv(lane.EnvDir + "=" + string(dir)); err != nil || len(left) > 0 {
 		l.t.Errorf("left processes %v, %v", left, err)
 	}
 	if _, err := os.Stat(string(dir)); err == nil {
@@ -248,7 +248,7 @@ func (l *lab) pids(id string) []int {
 // allPIDs are the processes that carry the lane in their environment: ranks
 // and all that they started.
 func (l *lab) allPIDs(id string) []process.Ref {
-	found, err := process.WithEnv("GANGD_LANE_DIR=" + string(l.dir(id)))
+	found, err := process.WithEnv(lane.EnvDir + "=" + string(l.dir(id)))
 	if err != nil {
 		l.t.Fatal(err)
 	}

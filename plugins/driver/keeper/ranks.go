@@ -170,7 +170,7 @@ func (r *ranks) env(local int, more map[string]string) []string {
 		"LOCAL_WORLD_SIZE":     strconv.Itoa(r.cfg.Ranks()),
 		"CUDA_VISIBLE_DEVICES": strings.Join(r.cfg.UUIDs(), ","),
 		"GANGD_LANE":           r.cfg.Lane,
-		"GANGD_LANE_DIR":       string(r.dir),
+		lane.EnvDir:            string(r.dir),
 	})
 	maps.Copy(env, more)
 	list := make([]string, 0, len(env))
@@ -293,8 +293,11 @@ func runOutputDir(run *linkpb.Run) string {
 	return filepath.Join(outputDir, fmt.Sprintf("%s-%d", filepath.Base(run.GetGang()), run.GetAttempt()))
 }
 
-// reservePort finds a port for the first rank to listen on. It is free when
-// the rank gets it, and the kernel gives it to nobody else for a while.
+// reservePort finds a port for the first rank to listen on. It is free now, and
+// another process may take it before the rank does, or connect from it: then the
+// rank fails to listen and its peers lose it. Both are errors that gangd retries,
+// with another port: an exit of a program without protocol always is, a runner
+// that speaks it says so.
 func reservePort() (uint32, error) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -309,8 +312,8 @@ func (r *ranks) signal(s syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	for local, child := range r.children {
-		err := child.Signal(s)
+	for _, local := range slices.Sorted(maps.Keys(r.children)) {
+		err := r.children[local].Signal(s)
 		if err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, fmt.Errorf("signal rank %d: %w", local, err))
 		}

@@ -16,14 +16,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gangd/gangd/internal/runner"
 	"github.com/gangd/gangd/plugins/driver/cgroup"
 	"github.com/gangd/gangd/plugins/driver/process"
 )
 
-// maxSocketPath is the longest path of a Unix socket that Linux takes.
-const maxSocketPath = 107
-
 const lockName = "lock"
+
+// EnvDir is the variable by which every process of a lane, and what descends
+// from it, is known: it holds the lane's directory.
+const EnvDir = "GANGD_LANE_DIR"
 
 // Dir is the directory of one lane.
 type Dir string
@@ -40,9 +42,9 @@ func CheckStateDir(stateDir string) error {
 	if !filepath.IsAbs(stateDir) {
 		return fmt.Errorf("state_dir: %q is not an absolute path", stateDir)
 	}
-	if longest := DirOf(stateDir, "").RunnerSocket(999); len(longest) > maxSocketPath {
+	if longest := DirOf(stateDir, "").RunnerSocket(999); len(longest) > runner.MaxSocketPath {
 		return fmt.Errorf("state_dir: %q is too long by %d bytes for the sockets that lie in it: choose a shorter one, such as /run/gangd",
-			stateDir, len(longest)-maxSocketPath)
+			stateDir, len(longest)-runner.MaxSocketPath)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gangd/gangd/internal/gpu"
@@ -36,14 +37,17 @@ type nodeConfig struct {
 	FaultFile     string   `codec:"fault_file"`
 }
 
+// nodeDefaults is the block with nothing in it.
+var nodeDefaults = nodeConfig{StateDir: "/run/gangd", BeatMillis: 250, NVML: gpu.NVMLReal}
+
 var nodeSchema = schema.Object(schema.Fields{
-	"state_dir":      schema.Default(schema.Attr("state_dir", schema.String, false), schema.Literal(`"/run/gangd"`)),
+	"state_dir":      schema.Default(schema.Attr("state_dir", schema.String, false), schema.Literal(strconv.Quote(nodeDefaults.StateDir))),
 	"gangd_addrs":    schema.Attr("gangd_addrs", "list(string)", false),
 	"consul_addr":    schema.Attr("consul_addr", schema.String, false),
 	"consul_token":   schema.Attr("consul_token", schema.String, false),
 	"advertise_addr": schema.Attr("advertise_addr", schema.String, false),
-	"beat_millis":    schema.Default(schema.Attr("beat_millis", schema.Number, false), schema.Literal("250")),
-	"nvml":           schema.Default(schema.Attr("nvml", schema.String, false), schema.Literal(`"real"`)),
+	"beat_millis":    schema.Default(schema.Attr("beat_millis", schema.Number, false), schema.Literal(strconv.Itoa(nodeDefaults.BeatMillis))),
+	"nvml":           schema.Default(schema.Attr("nvml", schema.String, false), schema.Literal(strconv.Quote(nodeDefaults.NVML))),
 	"mock_node":      schema.Attr("mock_node", schema.String, false),
 	"mock_gpus":      schema.Attr("mock_gpus", schema.Number, false),
 	"fault_file":     schema.Attr("fault_file", schema.String, false),
@@ -51,7 +55,7 @@ var nodeSchema = schema.Object(schema.Fields{
 
 // decodeNodeConfig reads the plugin block. Its errors name the field.
 func decodeNodeConfig(raw nomadplugin.Config) (nodeConfig, error) {
-	c := nodeConfig{StateDir: "/run/gangd", BeatMillis: 250}
+	c := nodeDefaults
 	if err := raw.Decode(&c); err != nil {
 		return c, err
 	}

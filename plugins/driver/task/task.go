@@ -164,7 +164,7 @@ func (t *task) clear() error {
 		if err != nil {
 			return err
 		}
-		marked, err := process.WithEnv("GANGD_LANE_DIR=" + string(t.dir))
+		marked, err := process.WithEnv(lane.EnvDir + "=" + string(t.dir))
 		if err != nil {
 			return err
 		}

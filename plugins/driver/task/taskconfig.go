@@ -113,7 +113,8 @@ func laneID(env map[string]string) (string, error) {
 func gpusOf(envs ...map[string]string) ([]lane.GPU, error) {
 	byUUID := make(map[string]lane.GPU)
 	for _, env := range envs {
-		for name, value := range env {
+		for _, name := range slices.Sorted(maps.Keys(env)) { // the first fault is told
+			value := env[name]
 			if !strings.HasPrefix(name, gpuPrefix) {
 				continue
 			}

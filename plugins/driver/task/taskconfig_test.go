@@ -147,3 +147,16 @@ func TestALaneWithoutATimeoutOfItsOwnWaitsForGangd(t *testing.T) {
 		}
 	}
 }
+
+// Of several faulty variables the same one is told each time.
+func TestFaultsOfGPUsAreToldInOneOrder(t *testing.T) {
+	for range 20 {
+		task := soundTask(t, `command = "sh"`)
+		for _, name := range []string{"c", "a", "b"} {
+			task.DeviceEnv[gpuPrefix+name] = "none"
+		}
+		if _, err := laneConfig(task, lane.Node{}); err == nil || !strings.Contains(err.Error(), "the variable GANGD_GPU_a ") {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
