@@ -113,16 +113,24 @@ func TestAStreamThatBringsNothingIsOpenedAgain(t *testing.T) {
 	}
 }
 
-func TestOverloadedAgentIsAskedAgain(t *testing.T) {
-	w := &world{}
-	w.overloaded.Store(1)
-	address := start(t, w)
-	term := &terminal{
-		in: strings.NewReader(seaHCL), out: new(bytes.Buffer), err: new(bytes.Buffer), now: time.Now,
-		getenv: func(string) string { return address }, patience: 10 * time.Second,
-	}
-	if code := run(t.Context(), term, []string{"submit", "-detach", "-"}); code != exitOK || w.overloaded.Load() >= 0 {
-		t.Errorf("exit %d: %s", code, term.err)
+func TestABusyAgentIsAskedAgain(t *testing.T) {
+	for _, with := range []error{gang.ErrOverloaded, gang.ErrNotNow} {
+		w := &world{busyWith: with}
+		w.busy.Store(2)
+		address := start(t, w)
+		errOut := new(bytes.Buffer)
+		submit := func(patience time.Duration) int {
+			return run(t.Context(), &terminal{
+				in: strings.NewReader(seaHCL), out: new(bytes.Buffer), err: errOut, now: time.Now,
+				getenv: func(string) string { return address }, patience: patience,
+			}, []string{"submit", "-detach", "-"})
+		}
+		if code := submit(0); code != exitRefused || !strings.Contains(errOut.String(), with.Error()) {
+			t.Errorf("without patience: exit %d: %s", code, errOut)
+		}
+		if code := submit(10 * time.Second); code != exitOK || w.busy.Load() >= 0 {
+			t.Errorf("%v: exit %d: %s", with, code, errOut)
+		}
 	}
 }
 

@@ -35,18 +35,19 @@ type world struct {
 	// life is what happens to a gang that is submitted, by its name.
 	life   map[string][]gang.Status
 	refuse error
-	// overloaded is how many submissions are told to come again, broken how many
-	// streams end before their gang does, and leaderless how many are refused for
+	// busy is how many submissions are told to come again, and busyWith what they
+	// are told; broken is how many streams end before their gang does, and leaderless how many are refused for
 	// want of a leader after that.
-	overloaded, broken, leaderless atomic.Int32
+	busy, broken, leaderless atomic.Int32
+	busyWith                 error
 }
 
 func (w *world) Submit(_ context.Context, specs []gang.Spec) ([]gang.Status, error) {
 	if w.refuse != nil {
 		return nil, w.refuse
 	}
-	if w.overloaded.Add(-1) >= 0 {
-		return nil, gang.ErrOverloaded
+	if w.busy.Add(-1) >= 0 {
+		return nil, w.busyWith
 	}
 	var accepted []gang.Status
 	for _, s := range specs {

@@ -40,6 +40,7 @@ const (
 	CodeEnded      = "already_ended"
 	CodeNoArtifact = "no_artifact"
 	CodeOverloaded = "overloaded"
+	CodeNotNow     = "not_now"
 	CodeNotLeading = "not_leading"
 	CodeTimeout    = "timeout"
 	CodeInternal   = "internal"
@@ -90,6 +91,8 @@ func problemOf(err error) *problem {
 		return &problem{status: http.StatusNotFound, code: CodeNotFound, param: "id", message: err.Error()}
 	case errors.Is(err, gang.ErrOverloaded):
 		return &problem{status: http.StatusTooManyRequests, code: CodeOverloaded, message: err.Error(), retryAfter: 1}
+	case errors.Is(err, gang.ErrNotNow):
+		return &problem{status: http.StatusServiceUnavailable, code: CodeNotNow, message: err.Error(), retryAfter: 1}
 	case errors.Is(err, gang.ErrOutcomeUnknown):
 		return &problem{status: http.StatusBadGateway, code: CodeNotLeading, message: err.Error(), retryAfter: 1}
 	case errors.Is(err, gang.ErrNotLeading):

@@ -38,8 +38,8 @@ const (
 )
 
 // Scheduler is what the API needs of the agent. Its errors decide the answer:
-// gang.ErrNotFound, gang.ErrNotLeading, gang.ErrOverloaded and
-// *gang.RefusedError are told apart, all others are the server's fault.
+// gang.ErrNotFound, gang.ErrNotLeading, gang.ErrOutcomeUnknown, gang.ErrOverloaded,
+// gang.ErrNotNow and *gang.RefusedError are told apart, all others are the server's fault.
 type Scheduler interface {
 	// Submit accepts all gangs or none, and returns once that is durable.
 	Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, error)

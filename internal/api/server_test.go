@@ -73,7 +73,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{"not found", fmt.Errorf("%w: %s", gang.ErrNotFound, sea), 404, CodeNotFound, "no such gang: sea-00000000", false},
 		{"refused", gang.Refuse("no tier %q", "gold"), 422, CodeRefused, `no tier "gold"`, false},
-		{"overloaded", fmt.Errorf("submit: %w", gang.ErrOverloaded), 429, CodeOverloaded, "too many requests", true},
+		{"overloaded", fmt.Errorf("submit: %w", gang.ErrOverloaded), 429, CodeOverloaded, "too many wait", true},
+		{"not now", fmt.Errorf("check template ddim: %w: %w", context.DeadlineExceeded, gang.ErrNotNow), 503, CodeNotNow, "try again in a moment", true},
 		{"not leading", gang.ErrNotLeading, 503, CodeNotLeading, "does not lead", true},
 		{"deposed meanwhile", fmt.Errorf("submit: %w (%w)", gang.ErrOutcomeUnknown, gang.ErrNotLeading), 502, CodeNotLeading, "may have been done", true},
 		{"timeout", fmt.Errorf("write: %w", context.DeadlineExceeded), 504, CodeTimeout, "did not finish within 30s", true},

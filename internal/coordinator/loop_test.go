@@ -35,6 +35,7 @@ type bench struct {
 	inNomad int           // calls under way
 	opened  []OpenLane
 	refuse  error // OpenLane's answer where a version is ordered
+	check   error // CheckTemplate's answer
 	orders  []Action
 	pulses  int
 	away    error        // Watch's answer, at once
@@ -122,6 +123,9 @@ func (t *benchTerm) Commit(ctx context.Context, batches []gang.Batch) (int, erro
 }
 
 func (b *bench) CheckTemplate(_ context.Context, name string) (Template, error) {
+	if b.check != nil {
+		return Template{}, b.check
+	}
 	if name != "ddim" {
 		return Template{}, fmt.Errorf("no job %q: %w", name, ErrTemplate)
 	}

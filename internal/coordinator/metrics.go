@@ -42,7 +42,7 @@ func NewMetrics() *Metrics {
 		gangs:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gangs", Help: "Gangs by state, ended ones as long as they are kept; at the leader."}, []string{"state"}),
 		gpus:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gpus", Help: "GPUs by model and by what they are: total, usable, free."}, []string{"model", "kind"}),
 		queues: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gangd_queue_full_total", Help: "Times that one came to a queue that was full: inputs and effects of the loop, and calls, wait; requests and followers are refused."}, []string{"queue"}),
+			Name: "gangd_queue_full_total", Help: "Times that one came to a queue that was full: inputs and effects of the loop, and calls, wait; requests, followers and gangs are refused."}, []string{"queue"}),
 		lanes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gangd_lanes", Help: "Lanes that are not yet forgotten."}),
 	}
 }

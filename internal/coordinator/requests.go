@@ -39,7 +39,7 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 		case errors.Is(err, ErrTemplate):
 			return nil, gang.NameRefused(s.Name, gang.RefuseField("template", "%v", err))
 		case err != nil:
-			return nil, fmt.Errorf("check template %s: %w: %w", s.Template, err, gang.ErrOverloaded)
+			return nil, fmt.Errorf("check template %s: %w: %w", s.Template, err, gang.ErrNotNow)
 		}
 		checked[s.Template] = template
 	}

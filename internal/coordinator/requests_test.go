@@ -216,3 +216,35 @@ func TestNothingIsWrittenAfterTheEndOfATerm(t *testing.T) {
 		}
 	}
 }
+
+func TestALimitIsToldApartFromWhatPasses(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, b *bench) {
+		b.loop.cfg.Core.MaxQueue = 1 // of the next term
+		b.loses()
+		b.decidesAgain(t, ctx)
+		b.decides(t, ctx)
+		b.check = errors.New("Nomad does not answer")
+		if a := answered(t, b.submits(ctx)); !errors.Is(a.err, gang.ErrNotNow) || errors.Is(a.err, gang.ErrOverloaded) || !errors.Is(a.err, b.check) {
+			t.Errorf("while Nomad is away: %v", a.err)
+		}
+		b.check = nil
+		if a := answered(t, b.submits(ctx)); a.err != nil {
+			t.Errorf("the first of a queue of one: %v", a.err)
+		}
+		if a := answered(t, b.submits(ctx)); !errors.Is(a.err, gang.ErrOverloaded) || errors.Is(a.err, gang.ErrNotNow) {
+			t.Errorf("the second: %v", a.err)
+		}
+		if n := b.counted(t, "gangd_queue_full_total"); n != 1 {
+			t.Errorf("%v times a queue was full, want once", n)
+		}
+	})
+}
+
+func TestALeaderThatStillLearnsSaysSo(t *testing.T) {
+	c := NewCore(Config{Levels: []string{"leaf"}, MaxQueue: 10})
+	c.Step(simStart, Restored{})
+	out := c.Step(simStart, SubmitRequest{Specs: []gang.Spec{simSpec(8, 8)}, Random: make([][5]byte, 1)})
+	if err := out.Actions[0].(Answer).Fault; !errors.Is(err, gang.ErrNotNow) || errors.Is(err, gang.ErrOverloaded) {
+		t.Errorf("it says %v", err)
+	}
+}

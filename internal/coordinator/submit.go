@@ -15,7 +15,7 @@ func (c *Core) submit(in SubmitRequest) {
 
 func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 	if !c.deciding {
-		return nil, fmt.Errorf("accept gangs: gangd has just taken over and still learns what runs where: %w", gang.ErrOverloaded)
+		return nil, fmt.Errorf("accept gangs: gangd has just taken over and still learns what runs where: %w", gang.ErrNotNow)
 	}
 	if waiting := len(c.bySeq) - len(c.ended); waiting+len(in.Specs) > c.cfg.MaxQueue {
 		return nil, fmt.Errorf("accept gangs: %d gangs live already, the limit is %d: %w", waiting, c.cfg.MaxQueue, gang.ErrOverloaded)
@@ -26,7 +26,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 		spec := in.Specs[i]
 		g := c.newEntry(spec, in.Random[i])
 		if c.gangs[g.rec.ID] != nil {
-			return nil, fmt.Errorf("accept gang %s: its ID is taken: %w", g.rec.ID, gang.ErrOverloaded)
+			return nil, fmt.Errorf("accept gang %s: its ID, which is drawn by lot, is taken: %w", g.rec.ID, gang.ErrNotNow)
 		}
 		perNode, err := c.engine.Check(spec)
 		if err != nil {

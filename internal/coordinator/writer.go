@@ -162,6 +162,9 @@ func (w *writer) do(a Action) {
 			log.Debug("the keeper is away; it will say where it stands when it is back", "order", fmt.Sprintf("%T", a))
 		}
 	case Answer:
+		if errors.Is(a.Fault, gang.ErrOverloaded) {
+			w.term.full("gangs")
+		}
 		w.term.replies.give(a.Reply, a)
 	case delivery:
 		w.term.replies.give(a.reply, a.value)

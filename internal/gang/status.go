@@ -85,9 +85,13 @@ var ErrNotLeading = errors.New("this agent does not lead")
 // stopped leading: it may have been done, so that to repeat it is not safe.
 var ErrOutcomeUnknown = errors.New("it may have been done: look before you repeat it")
 
-// ErrOverloaded is wrapped where a queue is full; the caller should try again
-// after a moment.
-var ErrOverloaded = errors.New("too many requests wait already")
+// ErrOverloaded is wrapped where a limit is reached, of what waits or of what
+// is kept: the caller asks for more than can be taken now.
+var ErrOverloaded = errors.New("too many wait already")
+
+// ErrNotNow is wrapped where a request was not looked at, for a reason that
+// passes: the caller should try again in a moment.
+var ErrNotNow = errors.New("try again in a moment")
 
 // RefusedError is the answer to a request that was understood and is not
 // granted.
