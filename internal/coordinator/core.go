@@ -88,20 +88,17 @@ type lane struct {
 	touched bool
 	gone    bool
 
-	opened    bool // Nomad has its jobs
 	reached   part
+	purge     purge
 	connected bool
-	ready     bool
-	accepted  bool   // the order to run
-	done      bool   // its run ended well
+	placed    string // the allocation that Nomad made, once it told of it
+	terminal  bool   // Nomad calls that ended
 	freed     bool   // the engine has its GPUs back
-	placed    string // the allocation that Nomad made; empty before
-	terminal  bool   // it calls that ended
-	purging   bool
-	purged    bool
 	port      int
 	address   string
-	openedAt  time.Time
+	// openedAt is when its jobs came into being, as far as is known: an older
+	// list need not have them.
+	openedAt time.Time
 	// awayUntil bounds the wait for its keeper's stream; heldUntil is when the
 	// lease of a lost lane that is not heard has run out; freeBy bounds the wait
 	// for Nomad to count a closed lane's GPUs as free; purgeAt is when to call
@@ -116,6 +113,27 @@ type lane struct {
 	blockedSince time.Time
 	blockedWhy   string
 }
+
+// part is how far a lane has come with its member; it never goes back.
+type part int
+
+const (
+	partDispatched part = iota + 1 // Nomad has its jobs
+	partAllocated                  // and has placed them
+	partAdmitted                   // its keeper was let in
+	partReady                      // its ranks are up
+	partAccepted                   // and have the order to run
+	partDone                       // its run ended well
+)
+
+// purge is how far the purge of a lane's jobs has come.
+type purge int
+
+const (
+	purgeNone purge = iota
+	purgeUnderWay
+	purgeDone
+)
 
 // NewCore makes the core of a term; its first input is Restored.
 func NewCore(cfg Config) *Core {

@@ -59,7 +59,7 @@ func (c *Core) observeNomad(in Input) {
 	case LaneJobChanged:
 		c.laneJob(in.Job)
 	case LaneJobRemoved:
-		if l := c.lanes[in.Lane]; l != nil && !l.purging && !l.purged {
+		if l := c.lanes[in.Lane]; l != nil && l.purge == purgeNone {
 			c.laneJobGone(l)
 		}
 	case LaneBlocked:
@@ -86,7 +86,7 @@ func (c *Core) listLaneJobs(jobs []LaneJob) {
 		}
 	}
 	for _, l := range c.lanesInOrder() {
-		if !listed[l.rec.ID] && l.opened && c.now.Sub(l.openedAt) > blockedAfter {
+		if !listed[l.rec.ID] && l.reached >= partDispatched && c.now.Sub(l.openedAt) > blockedAfter {
 			c.laneJobGone(l)
 		}
 	}
@@ -123,7 +123,7 @@ func (c *Core) laneJob(j LaneJob) {
 		}
 		return
 	}
-	l.opened = true
+	c.reach(l, partDispatched)
 	if j.Allocation != "" {
 		l.placed = j.Allocation
 		c.reach(l, partAllocated)
@@ -159,24 +159,24 @@ func (c *Core) laneJob(j LaneJob) {
 	c.closed(l)
 }
 
-// part is how far a lane has come on the way to a start.
-type part int
-
-const (
-	partDispatched part = iota + 1
-	partAllocated
-	partAdmitted
-)
-
-// reach notes that a lane came to a part of its start; its gang's time is that
-// of its last lane. News of Nomad and of keepers comes on two ways: a lane
-// that was admitted was allocated before, whoever tells of it first.
+// reach notes how far a lane has come; its gang's time of a part is that of its
+// last lane. News of Nomad and of keepers comes on two ways: a lane that was
+// admitted was allocated before, whoever tells of it first.
 func (c *Core) reach(l *lane, to part) {
-	g := c.entryOf(l.laneRun())
-	for ; l.reached < to; l.reached++ {
-		if g != nil && g.rec.State == gang.Launching {
-			times := []*int64{&g.rec.Times.Dispatched, &g.rec.Times.Allocated, &g.rec.Times.Admitted}
-			*times[l.reached] = gang.Millis(c.now)
+	times := new(gang.Times) // which nobody reads
+	if g := c.entryOf(l.laneRun()); g != nil && g.rec.State == gang.Launching {
+		times = &g.rec.Times
+	}
+	for l.reached < to {
+		l.reached++
+		switch l.reached {
+		case partDispatched:
+			l.openedAt = c.now
+			times.Dispatched = gang.Millis(c.now)
+		case partAllocated:
+			times.Allocated = gang.Millis(c.now)
+		case partAdmitted:
+			times.Admitted = gang.Millis(c.now)
 		}
 	}
 }
@@ -187,9 +187,9 @@ func (c *Core) laneOpened(in LaneOpened) {
 		return
 	}
 	if in.Fault == nil {
-		l.opened, l.openedAt = true, c.now
 		l.rec.TemplateVersion = in.Version
 		c.reach(l, partDispatched)
+		l.openedAt = c.now
 		return
 	}
 	g := c.entryOf(l.laneRun())
@@ -243,10 +243,10 @@ func (c *Core) admit(in KeeperAdmit) {
 // ready: all ranks of a lane are up.
 func (c *Core) ready(l *lane) {
 	g := c.entryOf(l.laneRun())
-	if g == nil || g.rec.State != gang.Launching || l.accepted || !c.moveLane(l, gang.LaneIdle) {
+	if g == nil || g.rec.State != gang.Launching || l.reached >= partAccepted || !c.moveLane(l, gang.LaneIdle) {
 		return
 	}
-	l.ready = true
+	c.reach(l, partReady)
 	c.startMembers(g)
 }
 
@@ -255,19 +255,19 @@ func (c *Core) ready(l *lane) {
 // A lane that was told and did not answer is told again when it comes back.
 func (c *Core) startMembers(g *entry) {
 	for _, l := range g.lanes {
-		if !l.ready {
+		if l.reached < partReady {
 			return
 		}
 	}
 	if g.rec.Times.Ready == 0 {
 		g.rec.Times.Ready = gang.Millis(c.now)
 	}
-	if !g.lanes[0].accepted {
+	if g.lanes[0].reached < partAccepted {
 		c.startMember(g, 0)
 		return
 	}
 	for member, l := range g.lanes {
-		if !l.accepted {
+		if l.reached < partAccepted {
 			c.startMember(g, member)
 		}
 	}
@@ -293,10 +293,10 @@ func (c *Core) startMember(g *entry, member int) {
 // accepted: a lane handed the order to run to its ranks.
 func (c *Core) accepted(in KeeperAccepted) {
 	g, l := c.entryOf(in.Run), c.lanes[in.Lane]
-	if g == nil || l == nil || l.accepted || g.rec.State != gang.Launching || l.laneRun() != in.Run {
+	if g == nil || l == nil || l.reached >= partAccepted || g.rec.State != gang.Launching || l.laneRun() != in.Run {
 		return
 	}
-	l.accepted, l.ready = true, true
+	c.reach(l, partAccepted)
 	c.moveLane(l, gang.LaneIdle)
 	c.moveLane(l, gang.LaneBusy)
 	c.touchLane(l)
@@ -305,7 +305,7 @@ func (c *Core) accepted(in KeeperAccepted) {
 		c.startMembers(g)
 	}
 	for _, other := range g.lanes {
-		if !other.accepted {
+		if other.reached < partAccepted {
 			return
 		}
 	}

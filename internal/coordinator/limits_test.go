@@ -290,3 +290,23 @@ func TestAGangThatNomadPreemptsGoesElsewhere(t *testing.T) {
 		t.Errorf("failures %d, on %s again", rec.Failures, rec.Members[0].Node)
 	}
 }
+
+// A keeper may be heard before Nomad tells of its allocation: that is one all
+// the same, which Nomad has to end before its GPUs are free there.
+func TestAnAdmittedLanesGPUsWaitForNomadThoughItSaidNothingYet(t *testing.T) {
+	w := ready(t, 41, 1, 1)
+	id := w.submit(simSpec(8, 8))
+	m := w.core.gangs[id].rec.Members[0]
+	k := Keeper{m.Lane, "alloc"}
+	w.tell(KeeperAdmit{Keeper: k, Address: "10.0.0.1"})
+	w.tell(CancelRequest{ID: id, Reply: 900})
+	w.tell(KeeperClosed{Keeper: k, Reason: "cancelled"})
+	w.tell(LanePurged{Lane: m.Lane})
+	if free := w.core.engine.Cluster().Node(m.Node).Free().Count(); free != 0 {
+		t.Errorf("%d GPUs are free before Nomad says that the allocation ended", free)
+	}
+	w.tell(LaneJobChanged{LaneJob{Job: "gangd.ddim.x", Lane: m.Lane, Allocation: k.Allocation, Ended: true, Stopped: true}})
+	if free := w.core.engine.Cluster().Node(m.Node).Free().Count(); free != 8 {
+		t.Errorf("%d GPUs are free after that", free)
+	}
+}

@@ -61,8 +61,12 @@ func (c *Core) restore(in Restored) {
 }
 
 func (c *Core) restoreLane(rec gang.Lane) {
-	l := &lane{rec: rec, opened: rec.Allocation != "", awayUntil: c.now.Add(keeperReturn)}
+	l := &lane{rec: rec, awayUntil: c.now.Add(keeperReturn)}
 	c.lanes[rec.ID] = l
+	if rec.Allocation != "" {
+		c.reach(l, partAdmitted) // when exactly went with the last term
+		l.openedAt = zeroTime    // no list of jobs is older
+	}
 	switch rec.State {
 	case gang.LaneClosed:
 		l.freed = true
@@ -106,7 +110,7 @@ func (c *Core) restorePlaced(g *entry) {
 		}
 	case gang.Finishing:
 		for _, l := range g.lanes {
-			l.done = true
+			c.reach(l, partDone)
 		}
 		c.publish(g)
 		c.endLanes(g)
@@ -126,7 +130,7 @@ func (c *Core) joinLanes(g *entry) (written bool) {
 		l := c.lanes[m.Lane]
 		if l == nil {
 			written = false
-			l = &lane{freed: true, purged: true, gone: true, rec: gang.Lane{
+			l = &lane{freed: true, purge: purgeDone, gone: true, rec: gang.Lane{
 				Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneClosed, Node: m.Node, GPUs: m.GPUs,
 				Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: i,
 			}}
@@ -137,9 +141,9 @@ func (c *Core) joinLanes(g *entry) (written bool) {
 		}
 		switch l.rec.State {
 		case gang.LaneBusy:
-			l.ready, l.accepted = true, true
+			c.reach(l, partAccepted)
 		case gang.LaneClosed, gang.LaneLost:
-			l.done = true // else its loss would have stopped the gang
+			c.reach(l, partDone) // else its loss would have stopped the gang
 		}
 	}
 	return written
@@ -150,9 +154,7 @@ func (c *Core) joinLanes(g *entry) (written bool) {
 func (c *Core) relaunch(l *lane) {
 	if l.rec.State == gang.LaneOpening && l.rec.Allocation == "" {
 		c.act(l.open())
-		return
 	}
-	c.reach(l, partAdmitted) // when exactly went with the last term
 }
 
 // endLanes ends lanes that may not have been told to end: those of a wide gang

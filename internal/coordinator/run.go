@@ -165,7 +165,7 @@ func (c *Core) endedRun(in KeeperEnded) {
 	}
 	switch in.Outcome {
 	case OutcomeSucceeded:
-		l.done = true
+		c.reach(l, partDone)
 		c.finish(g)
 	case OutcomeStoreFailed:
 		c.retry(g, fmt.Sprintf("%s could not store its result: %s", where, in.Message), l)
@@ -190,7 +190,7 @@ func (c *Core) refused(in KeeperRefused) {
 // the lanes close.
 func (c *Core) finish(g *entry) {
 	for _, l := range g.lanes {
-		if !l.done {
+		if l.reached < partDone {
 			return
 		}
 	}

@@ -87,7 +87,7 @@ func (c *Core) unfit(l *lane, why string) {
 
 // lost: a lane that was busy is gone.
 func (c *Core) lost(l *lane, why string) {
-	if g := c.active(l.laneRun()); g != nil && !l.done {
+	if g := c.active(l.laneRun()); g != nil && l.reached < partDone {
 		c.recover(g, fmt.Sprintf("member %d on %s was lost: %s", l.rec.Member, c.nodeName(l.rec.Node), why), l)
 	}
 }
@@ -98,10 +98,10 @@ func (c *Core) lost(l *lane, why string) {
 func (c *Core) endedByNomad(l *lane, why string) {
 	g := c.entryOf(l.laneRun())
 	switch {
-	case g == nil || l.done:
+	case g == nil || l.reached >= partDone:
 	case c.active(l.laneRun()) != nil && l.rec.State != gang.LaneClosing:
 		c.stop(g, gang.Preempting, "", why, l)
-	case g.guessed && !l.purging && !l.purged:
+	case g.guessed && l.purge == purgeNone:
 		c.acquit(g, l, why)
 	}
 }
@@ -113,7 +113,7 @@ func (c *Core) preempted(l *lane, by string) {
 	g := c.entryOf(l.laneRun())
 	why := fmt.Sprintf("member %d on %s was preempted by Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), by)
 	switch {
-	case g == nil || l.done || l.preempted:
+	case g == nil || l.reached >= partDone || l.preempted:
 		return
 	case c.active(l.laneRun()) != nil:
 		g.avoid(l.rec.Node)
@@ -213,7 +213,7 @@ func (c *Core) release(l *lane) {
 	if l.rec.State != gang.LaneClosed {
 		return
 	}
-	nomadKnows := l.terminal || l.purged && l.placed == "" || !c.now.Before(l.freeBy)
+	nomadKnows := l.terminal || l.purge == purgeDone && l.reached < partAllocated || !c.now.Before(l.freeBy)
 	if !l.freed && nomadKnows {
 		c.free(l)
 		if err := c.decide(schedule.Release{Seat: l.seat()}); err != nil {
@@ -226,8 +226,8 @@ func (c *Core) release(l *lane) {
 }
 
 func (c *Core) purge(l *lane) {
-	if !l.purged && !l.purging {
-		l.purging = true
+	if l.purge == purgeNone {
+		l.purge = purgeUnderWay
 		c.act(PurgeLane{Lane: l.rec.ID, Job: l.rec.Job})
 	}
 }
@@ -237,19 +237,18 @@ func (c *Core) lanePurged(in LanePurged) {
 	if l == nil {
 		return
 	}
-	l.purging = false
+	l.purge = purgeDone
 	if in.Fault != nil {
-		l.purgeAt = c.now.Add(purgeAgain)
+		l.purge, l.purgeAt = purgeNone, c.now.Add(purgeAgain)
 		c.note("jobs of a lane could not be purged; it is tried again", "lane", in.Lane, "job", l.rec.Job, "error", in.Fault)
 		return
 	}
-	l.purged = true
 	c.release(l)
 }
 
 // forget drops a closed lane that has left nothing in Nomad.
 func (c *Core) forget(l *lane) {
-	if l.purged && l.freed && !l.gone {
+	if l.purge == purgeDone && l.freed && !l.gone {
 		l.gone = true
 		c.touchLane(l)
 		delete(c.lanes, l.rec.ID)
@@ -404,7 +403,7 @@ func (c *Core) laneDeadlines(l *lane) {
 // waitsForNomad reports whether Nomad had no room for the lane, and has not
 // placed it since.
 func (l *lane) waitsForNomad() bool {
-	return !l.blockedSince.IsZero() && l.placed == "" && l.rec.Allocation == ""
+	return !l.blockedSince.IsZero() && l.reached < partAllocated
 }
 
 func (c *Core) gangDeadlines(g *entry) {
@@ -426,10 +425,10 @@ func (c *Core) notReady(g *entry) {
 	var late []string
 	var blame *lane
 	for _, l := range g.lanes {
-		if !l.accepted && (!l.ready || blame == nil) {
+		if l.reached < partAccepted && (l.reached < partReady || blame == nil) {
 			blame = l
 		}
-		if !l.ready {
+		if l.reached < partReady {
 			late = append(late, fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node)))
 			g.avoid(l.rec.Node)
 		}
