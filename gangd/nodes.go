@@ -98,7 +98,7 @@ func (t *terminal) nodeRows(c api.Cluster) [][]string {
 		for i := range c.Levels {
 			row = append(row, domainAt(n, i))
 		}
-		rows = append(rows, append(row, n.State, fmt.Sprint(len(n.GPUs)), fmt.Sprint(n.Free), fmt.Sprint(bad(n)),
+		rows = append(rows, append(row, string(n.State), fmt.Sprint(len(n.GPUs)), fmt.Sprint(n.Free), fmt.Sprint(bad(n)),
 			models(n), heard(n), ellipsis(n.Why, 60)))
 	}
 	return rows
@@ -184,7 +184,7 @@ func heard(n cluster.NodeStatus) string {
 }
 
 func (t *terminal) showNode(n cluster.NodeStatus, levels []string) {
-	pairs := [][2]string{{"ID", n.ID}, {"Name", n.Name}, {"State", n.State}, {"Why", n.Why}}
+	pairs := [][2]string{{"ID", n.ID}, {"Name", n.Name}, {"State", string(n.State)}, {"Why", n.Why}}
 	for i, level := range levels {
 		pairs = append(pairs, [2]string{titled(level), domainAt(n, i)})
 	}

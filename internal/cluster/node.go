@@ -69,8 +69,10 @@ type Spec struct {
 	// Domains has one name for each level, widest first.
 	Domains []string
 	GPUs    []GPU
-	// Schedulable nodes may take new members; Why says why one may not.
+	// Schedulable nodes may take new members; State and Why are what an operator
+	// is told of one, Why being empty where it is schedulable.
 	Schedulable bool
+	State       NodeState
 	Why         string
 }
 

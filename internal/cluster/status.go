@@ -1,15 +1,28 @@
 package cluster
 
+// NodeState says in one word whether a node takes members, or what keeps it from
+// that.
+type NodeState string
+
+const (
+	NodeReady      NodeState = "ready"
+	NodeDraining   NodeState = "draining"   // as was ordered in Nomad
+	NodeIneligible NodeState = "ineligible" // as was ordered in Nomad
+	NodeDown       NodeState = "down"       // by Nomad's word
+	NodeSilent     NodeState = "silent"     // nothing is heard from its plugins and keepers
+	// NodeFull: Nomad found no room for a lane a moment ago.
+	NodeFull NodeState = "full"
+	// NodeUnknown: one of Nomad and the node's plugins has not spoken for it.
+	NodeUnknown NodeState = "unknown"
+)
+
 // NodeStatus is a node as an operator sees it.
 type NodeStatus struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	// Domains has the node's domain at each level, widest first.
-	Domains []string `json:"domains"`
-	// State is one of: ready, draining, ineligible, down, silent, full, unknown.
-	// A node that Nomad lists and no plugin has spoken for is unknown; on one
-	// that is full Nomad found no room for a lane a moment ago.
-	State string `json:"state"`
+	Domains []string  `json:"domains"`
+	State   NodeState `json:"state"`
 	// Why explains a state other than ready.
 	Why  string      `json:"why,omitempty"`
 	GPUs []GPUStatus `json:"gpus"`

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
 )
 
@@ -157,7 +158,7 @@ func TestANodeWithoutRoomIsLeftAlone(t *testing.T) {
 		t.Errorf("the next one is %s", w.state(next))
 	}
 	status := w.core.nodeStatuses()[slices.IndexFunc(w.nodes, func(n *simNode) bool { return n.id == m.Node })]
-	if status.State != "full" || !strings.Contains(status.Why, "memory exhausted") {
+	if status.State != cluster.NodeFull || !strings.Contains(status.Why, "memory exhausted") {
 		t.Errorf("the node is %q: %s", status.State, status.Why)
 	}
 	w.until(2, "the first one's success", func() bool { return w.state(first) == gang.Succeeded })

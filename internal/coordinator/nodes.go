@@ -27,10 +27,9 @@ type node struct {
 
 // host is what the processes of a machine say, found by the GPUs it has.
 type host struct {
-	gpus     []GPUView
-	driver   bool // its driver plugin can be reached
-	silent   bool
-	silentAt time.Time
+	gpus   []GPUView
+	driver bool // its driver plugin can be reached
+	silent bool
 }
 
 // observeNode takes in what Nomad or a host says of a node, and tells the
@@ -207,7 +206,7 @@ func (c *Core) takeInventory(gpus []GPUView) {
 // own GPUs wait until it answers, its lease has run out, or Nomad gives it up.
 func (c *Core) silence(uuids []string) {
 	h := c.host(uuids)
-	h.silent, h.silentAt = true, c.now
+	h.silent = true
 	c.refresh(uuids)
 	for _, l := range c.lanesInOrder() {
 		if len(l.rec.UUIDs) > 0 && c.hosts[l.rec.UUIDs[0]] == h {
@@ -316,8 +315,8 @@ func (c *Core) compose(n *node) cluster.Spec {
 			spec.GPUs = append(spec.GPUs, c.gpu(n, n.view.Devices[u]))
 		}
 	}
-	spec.Why = n.unfit(h)
-	spec.Schedulable = spec.Why == ""
+	spec.State, spec.Why = n.state(h)
+	spec.Schedulable = spec.State == cluster.NodeReady
 	return spec
 }
 
@@ -349,31 +348,32 @@ func (c *Core) gpu(n *node, g GPUView) cluster.GPU {
 	return out
 }
 
-// unfit says why a node may take no new members; empty when it may.
-func (n *node) unfit(h *host) string {
+// state is that of a node; why says why it may take no new members, and is empty
+// when it may.
+func (n *node) state(h *host) (state cluster.NodeState, why string) {
 	switch {
 	case n.gone:
-		return "down: Nomad no longer knows it"
+		return cluster.NodeDown, "Nomad no longer knows it"
 	case n.view.Down:
-		return "down: Nomad calls it down"
+		return cluster.NodeDown, "Nomad calls it down"
 	case !n.view.Ready:
-		return "down: Nomad does not call it ready"
+		return cluster.NodeDown, "Nomad does not call it ready"
 	case n.view.Draining:
-		return "draining: a drain was ordered in Nomad"
+		return cluster.NodeDraining, "a drain was ordered in Nomad"
 	case !n.view.Eligible:
-		return "ineligible: it was made ineligible in Nomad"
+		return cluster.NodeIneligible, "it was made ineligible in Nomad"
 	case h == nil:
-		return "unknown: no plugin of gangd has spoken for it; see the logs of its Nomad agent"
+		return cluster.NodeUnknown, "no plugin of gangd has spoken for it; see the logs of its Nomad agent"
 	case h.silent:
-		return "silent: nothing is heard from its plugins and keepers"
+		return cluster.NodeSilent, "nothing is heard from its plugins and keepers"
 	case !h.driver:
-		return "unknown: its driver plugin is not connected; see the logs of its Nomad agent"
+		return cluster.NodeUnknown, "its driver plugin is not connected; see the logs of its Nomad agent"
 	case len(h.gpus) == 0:
-		return "unknown: its device plugin has not told its GPUs"
+		return cluster.NodeUnknown, "its device plugin has not told its GPUs"
 	case !n.noRoomUntil.IsZero():
-		return "full: Nomad finds no room for lanes there: " + n.noRoomWhy
+		return cluster.NodeFull, "Nomad finds no room for lanes there: " + n.noRoomWhy
 	}
-	return ""
+	return cluster.NodeReady, ""
 }
 
 // beginDeciding hands the queue to the engine once the nodes have reported,
@@ -410,10 +410,7 @@ func (c *Core) beginDeciding() {
 func (c *Core) nodeStatuses() []cluster.NodeStatus {
 	out := []cluster.NodeStatus{}
 	for _, n := range c.engine.Cluster().Nodes() {
-		s := cluster.NodeStatus{ID: n.ID, Name: n.Name, Domains: n.Domains, State: "ready", Free: n.Free().Count(), HeardMillis: -1}
-		if n.Why != "" {
-			s.State, s.Why = splitWhy(n.Why)
-		}
+		s := cluster.NodeStatus{ID: n.ID, Name: n.Name, Domains: n.Domains, State: n.State, Why: n.Why, Free: n.Free().Count(), HeardMillis: -1}
 		for _, g := range n.GPUs {
 			gs := cluster.GPUStatus{Index: g.Index, UUID: g.UUID, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
 			if l := c.holders[g.UUID]; l != nil {

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/gangd/gangd/internal/gang"
 )
@@ -19,10 +18,4 @@ func (c *Core) lanesInOrder() []*lane {
 		out = append(out, c.lanes[id])
 	}
 	return out
-}
-
-// splitWhy parts "state: reason".
-func splitWhy(s string) (state, why string) {
-	state, why, _ = strings.Cut(s, ": ")
-	return state, why
 }

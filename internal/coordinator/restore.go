@@ -88,7 +88,7 @@ func (c *Core) restoreLane(rec gang.Lane) {
 
 // placeholder makes a node known of which only lanes tell so far.
 func (c *Core) placeholder(id string) {
-	spec := cluster.Spec{ID: id, Domains: make([]string, len(c.cfg.Levels)), Why: "unknown: Nomad has not told of it yet"}
+	spec := cluster.Spec{ID: id, Domains: make([]string, len(c.cfg.Levels)), State: cluster.NodeUnknown, Why: "Nomad has not told of it yet"}
 	if err := c.decide(schedule.NodeSet{Node: spec}); err != nil {
 		c.fault("restore node %s: %w", id, err)
 	}
