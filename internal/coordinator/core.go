@@ -104,8 +104,8 @@ type lane struct {
 	// for Nomad to count a closed lane's GPUs as free; purgeAt is when to call
 	// for a purge again.
 	awayUntil, heldUntil, freeBy, purgeAt time.Time
-	// closeBy ends the gang's wait for the lane to close; abandoned says that
-	// it has ended, and the lane's processes have not.
+	// closeBy ends the wait for the lane to close, once it was told to and is
+	// heard; abandoned says that it has ended, and the lane's processes have not.
 	closeBy   time.Time
 	abandoned bool
 	preempted bool // by Nomad, which was told of

@@ -244,6 +244,22 @@ func TestALostLaneThatIsHeardAgainHoldsItsGPUs(t *testing.T) {
 	if node.Free() != 0 {
 		t.Errorf("GPUs %v are free", node.Free().Indexes())
 	}
+	l := w.core.lanes[k.lane]
+	if l.abandoned {
+		t.Errorf("it is given up within its time: %s", l.rec.Why)
+	}
+	notes := 0
+	for range 2 * closeWithin / time.Second {
+		w.now = w.now.Add(time.Second)
+		for _, a := range w.core.Step(w.now, Tick{}).Actions {
+			if n, is := a.(Note); is && strings.Contains(n.Text, "does not close") {
+				notes++
+			}
+		}
+	}
+	if notes != 1 || l.rec.State != gang.LaneLost || !strings.Contains(l.rec.Why, "did not end within 1m0s") {
+		t.Errorf("the operator is told %d times; the lane is %s: %s", notes, l.rec.State, l.rec.Why)
+	}
 	w.tell(KeeperGone{k.id()})
 	w.pass(simLease + leaseMargin)
 	if node.Free().Count() != 8 {

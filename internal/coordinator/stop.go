@@ -149,6 +149,7 @@ func (c *Core) loseLane(l *lane, why string) {
 	}
 	l.rec.Why = clip(why)
 	l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
+	l.closeBy = zeroTime // what was ordered before may not have reached it
 	c.touchLane(l)
 	c.purge(l)
 	c.lost(l, why)
@@ -256,8 +257,8 @@ func (c *Core) forget(l *lane) {
 	}
 }
 
-// abandon: a lane that was told to close has not. Its gang goes on without it;
-// its GPUs are held until the keeper, or Nomad, says that its processes ended.
+// abandon: a lane that was told to close has not. Its gang goes on without it, as
+// that of a lost one has; its GPUs are held until the keeper, or Nomad, says that its processes ended.
 func (c *Core) abandon(l *lane) {
 	l.abandoned = true
 	l.rec.Why = clip(fmt.Sprintf("its processes did not end within %s of the order to; look for what they hang in on %s", closeWithin, c.nodeName(l.rec.Node)))
@@ -381,6 +382,11 @@ func (c *Core) laneDeadlines(l *lane) {
 	switch {
 	case l.rec.State == gang.LaneLost && l.connected && !c.silent(l):
 		// It was cancelled when it was heard again, and says when that is done.
+		if l.closeBy.IsZero() {
+			l.closeBy = c.now.Add(closeWithin)
+		} else if !l.abandoned && !c.now.Before(l.closeBy) {
+			c.abandon(l)
+		}
 	case l.rec.State == gang.LaneLost && !c.now.Before(l.heldUntil):
 		l.terminal = true // whatever Nomad says of it, its lease has run out
 		c.closed(l)
