@@ -65,7 +65,7 @@ func TestAnAttemptWithoutAllocationsIsKeptToo(t *testing.T) {
 	w.core.gangs[id].rec.Failures = 1
 	lane := w.core.gangs[id].rec.Members[0].Lane
 	w.calls = map[string][]Action{}
-	w.tell(LaneOpened{Lane: lane, Fault: errors.New("no quota")})
+	w.tell(LaneOpened{Lane: lane, Err: errors.New("no quota")})
 	rec := w.core.gangs[id].rec
 	if len(rec.Attempts) != 1 || rec.Attempts[0].Started != 0 || len(rec.Attempts[0].Members) != 1 || rec.Attempts[0].Members[0].Allocation != "" {
 		t.Fatalf("kept %+v", rec.Attempts)

@@ -228,21 +228,19 @@ type (
 	LaneOpened struct {
 		Lane    gang.LaneID
 		Version uint64
-		// Fault says that the lane cannot be opened; Template that its
-		// template is to blame.
-		Fault    error
-		Template bool
+		// Err says why the lane cannot be opened; it wraps ErrTemplate or
+		// ErrTemplateVersion where that is the cause.
+		Err error
 	}
 	LanePurged struct {
-		Lane  gang.LaneID
-		Fault error
+		Lane gang.LaneID
+		Err  error
 	}
-	// Published: Fault says why the manifest is not written, Other that other
-	// content was published for the gang before.
+	// Published: Err says why the manifest is not written; it wraps ErrPublished
+	// where other content was published for the gang before.
 	Published struct {
-		Run   Run
-		Fault error
-		Other bool
+		Run Run
+		Err error
 	}
 )
 
@@ -351,11 +349,12 @@ type Manifest struct {
 	Thumbnail *gang.Artifact `json:"thumbnail,omitempty"`
 }
 
-// Answer replies to a request. Statuses are as of the time of the answer.
+// Answer replies to a request. Statuses are as of the time of the answer; Err
+// says why it is refused.
 type Answer struct {
 	Reply    int
 	Statuses []gang.Status
-	Fault    error
+	Err      error
 }
 
 // Changed tells watchers that a gang's status is another.

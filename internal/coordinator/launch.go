@@ -186,7 +186,7 @@ func (c *Core) laneOpened(in LaneOpened) {
 	if l == nil {
 		return
 	}
-	if in.Fault == nil {
+	if in.Err == nil {
 		l.rec.TemplateVersion = in.Version
 		c.reach(l, partDispatched)
 		l.openedAt = c.now
@@ -195,12 +195,12 @@ func (c *Core) laneOpened(in LaneOpened) {
 	g := c.entryOf(l.laneRun())
 	switch {
 	case g == nil || l.rec.State != gang.LaneOpening:
-	case errors.Is(in.Fault, ErrTemplateVersion) && l.rec.TemplateVersion != 0:
-		c.templateChanged(g, l, in.Fault)
-	case in.Template:
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: %v", g.rec.Template, in.Fault), nil)
+	case errors.Is(in.Err, ErrTemplateVersion) && l.rec.TemplateVersion != 0:
+		c.templateChanged(g, l, in.Err)
+	case errors.Is(in.Err, ErrTemplate):
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("template %s: %v", g.rec.Template, in.Err), nil)
 	default:
-		c.unfit(l, fmt.Sprintf("its lane on %s could not be opened: %v", c.nodeName(l.rec.Node), in.Fault))
+		c.unfit(l, fmt.Sprintf("its lane on %s could not be opened: %v", c.nodeName(l.rec.Node), in.Err))
 	}
 }
 

@@ -80,8 +80,8 @@ func TestAManifestIsWrittenOnceTheStoreIsBack(t *testing.T) {
 		want   gang.State
 	}{
 		"it is back":                     {Published{}, 0, gang.Succeeded},
-		"it stays away":                  {Published{Fault: down}, publishWithin, gang.Failed},
-		"another result is there by now": {Published{Fault: ErrPublished, Other: true}, 0, gang.Failed},
+		"it stays away":                  {Published{Err: down}, publishWithin, gang.Failed},
+		"another result is there by now": {Published{Err: fmt.Errorf("write it: %w", ErrPublished)}, 0, gang.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ready(t, 31, 1, 1)
@@ -92,14 +92,14 @@ func TestAManifestIsWrittenOnceTheStoreIsBack(t *testing.T) {
 				maps.DeleteFunc(w.calls, func(_ string, calls []Action) bool { _, publish := calls[0].(Publish); return publish })
 				return len(w.core.lanes) == 0
 			})
-			w.tell(Published{Run: run, Fault: down})
+			w.tell(Published{Run: run, Err: down})
 			w.pass(time.Second)
 			if len(w.calls) != 1 {
 				t.Fatalf("a second later there are the calls %v", w.calls)
 			}
 			c.answer.Run = run
 			if c.for_ > 0 {
-				w.tell(Published{Run: run, Fault: down})
+				w.tell(Published{Run: run, Err: down})
 				w.now = w.now.Add(c.for_)
 			}
 			w.tell(c.answer)
@@ -179,7 +179,7 @@ func TestANodeThatNomadForgotIsForgotten(t *testing.T) {
 		t.Error("it is kept after the lane has closed")
 	}
 	w.tell(SubmitRequest{Specs: []gang.Spec{simSpec(16, 8)}, Random: make([][5]byte, 1), Reply: 900})
-	if err := w.answers[900].Fault; err == nil {
+	if err := w.answers[900].Err; err == nil {
 		t.Error("a gang for two nodes is accepted by a cluster of one")
 	}
 	w.tell(NodeChanged{w.view(slices.Index(w.nodes, k.node), 2)})

@@ -88,7 +88,7 @@ func (l *Loop) request(ctx context.Context, in func(reply int) Input) ([]gang.St
 		return nil, err
 	}
 	a := value.(Answer)
-	return a.Statuses, a.Fault
+	return a.Statuses, a.Err
 }
 
 // ask reads the core.

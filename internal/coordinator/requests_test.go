@@ -244,7 +244,7 @@ func TestALeaderThatStillLearnsSaysSo(t *testing.T) {
 	c := NewCore(Config{Levels: []string{"leaf"}, MaxQueue: 10})
 	c.Step(simStart, Restored{})
 	out := c.Step(simStart, SubmitRequest{Specs: []gang.Spec{simSpec(8, 8)}, Random: make([][5]byte, 1)})
-	if err := out.Actions[0].(Answer).Fault; !errors.Is(err, gang.ErrNotNow) || errors.Is(err, gang.ErrOverloaded) {
+	if err := out.Actions[0].(Answer).Err; !errors.Is(err, gang.ErrNotNow) || errors.Is(err, gang.ErrOverloaded) {
 		t.Errorf("it says %v", err)
 	}
 }

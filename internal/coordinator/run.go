@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gangd/gangd/internal/gang"
@@ -219,25 +220,24 @@ func (g *entry) manifest() Publish {
 
 // published: a store that cannot be reached costs a finished gang nothing but
 // time. It holds no GPUs meanwhile.
-
 func (c *Core) published(in Published) {
 	g := c.entryOf(in.Run)
 	if g == nil || g.rec.State != gang.Finishing {
 		return
 	}
 	switch {
-	case in.Fault == nil:
+	case in.Err == nil:
 		g.published = true
 		delete(c.unpublished, g.rec.ID)
 		c.settle(g)
-	case in.Other || !c.now.Before(g.publishBy):
+	case errors.Is(in.Err, ErrPublished) || !c.now.Before(g.publishBy):
 		delete(c.unpublished, g.rec.ID)
-		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("its result could not be published: %v", in.Fault), nil)
+		c.stop(g, gang.Stopping, gang.Failed, fmt.Sprintf("its result could not be published: %v", in.Err), nil)
 	default:
 		g.publishAt = c.now.Add(g.publishPause)
 		g.publishPause = min(2*g.publishPause, publishMost)
 		c.unpublished[g.rec.ID] = g
-		c.note("the result of a gang could not be published; it is tried again", "gang", g.rec.ID, "at", g.publishAt, "error", in.Fault)
+		c.note("the result of a gang could not be published; it is tried again", "gang", g.rec.ID, "at", g.publishAt, "error", in.Err)
 	}
 }
 

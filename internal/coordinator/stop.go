@@ -239,9 +239,9 @@ func (c *Core) lanePurged(in LanePurged) {
 		return
 	}
 	l.purge = purgeDone
-	if in.Fault != nil {
+	if in.Err != nil {
 		l.purge, l.purgeAt = purgeNone, c.now.Add(purgeAgain)
-		c.note("jobs of a lane could not be purged; it is tried again", "lane", in.Lane, "job", l.rec.Job, "error", in.Fault)
+		c.note("jobs of a lane could not be purged; it is tried again", "lane", in.Lane, "job", l.rec.Job, "error", in.Err)
 		return
 	}
 	c.release(l)

@@ -10,7 +10,7 @@ import (
 // submit accepts all gangs of a request or none.
 func (c *Core) submit(in SubmitRequest) {
 	statuses, err := c.accept(in)
-	c.act(Answer{Reply: in.Reply, Statuses: statuses, Fault: err})
+	c.act(Answer{Reply: in.Reply, Statuses: statuses, Err: err})
 }
 
 func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
@@ -83,11 +83,11 @@ func (g *entry) forEngine() schedule.Gang {
 func (c *Core) cancel(in CancelRequest) {
 	g := c.gangs[in.ID]
 	if g == nil {
-		c.act(Answer{Reply: in.Reply, Fault: fmt.Errorf("cancel gang %s: %w", in.ID, gang.ErrNotFound)})
+		c.act(Answer{Reply: in.Reply, Err: fmt.Errorf("cancel gang %s: %w", in.ID, gang.ErrNotFound)})
 		return
 	}
 	err := c.cancelEntry(g)
-	c.act(Answer{Reply: in.Reply, Statuses: []gang.Status{c.status(g, true)}, Fault: err})
+	c.act(Answer{Reply: in.Reply, Statuses: []gang.Status{c.status(g, true)}, Err: err})
 }
 
 func (c *Core) cancelEntry(g *entry) error {

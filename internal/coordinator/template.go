@@ -53,11 +53,11 @@ func (c *Core) seeTemplate(name string, version uint64) {
 // from is gone, which is no fault of the gang nor of the node: it starts anew,
 // whole, from another. The one that is gone is forgotten, lest it be tried
 // again before Nomad tells of the next.
-func (c *Core) templateChanged(g *entry, l *lane, fault error) {
+func (c *Core) templateChanged(g *entry, l *lane, err error) {
 	if c.templates[l.rec.Template] == l.rec.TemplateVersion {
 		c.templates[l.rec.Template] = 0
 	}
-	c.stop(g, gang.Preempting, "", fmt.Sprintf("template %s was changed while its lanes were opened: %v", l.rec.Template, fault), nil)
+	c.stop(g, gang.Preempting, "", fmt.Sprintf("template %s was changed while its lanes were opened: %v", l.rec.Template, err), nil)
 }
 
 // invalid: a node refused the config of a lane's template. One node alone may

@@ -113,9 +113,18 @@ func TestTheNewestVersionIsNotAskedForWithoutEnd(t *testing.T) {
 	w := ready(t, 33, 2, 2)
 	w.version = 0
 	id := w.submit(simSpec(8, 8))
-	w.tell(LaneOpened{Lane: w.core.gangs[id].rec.Members[0].Lane, Fault: ErrTemplateVersion})
+	w.tell(LaneOpened{Lane: w.core.gangs[id].rec.Members[0].Lane, Err: ErrTemplateVersion})
 	if rec := w.core.gangs[id].rec; rec.Failures != 1 {
 		t.Errorf("failures %d", rec.Failures)
+	}
+}
+
+func TestATemplateThatWillNotDoFailsItsGangAtOnce(t *testing.T) {
+	w := ready(t, 42, 2, 2)
+	id := w.submit(simSpec(8, 8))
+	w.tell(LaneOpened{Lane: w.core.gangs[id].rec.Members[0].Lane, Err: fmt.Errorf("open lane: %w", ErrTemplate)})
+	if rec := w.core.gangs[id].rec; rec.State != gang.Failed || rec.Failures != 0 || !strings.Contains(rec.Why, "template ddim: open lane") {
+		t.Errorf("it is %s, failures %d: %s", rec.State, rec.Failures, rec.Why)
 	}
 }
 

@@ -387,7 +387,7 @@ func (w *world) call(key string) {
 	switch a := a.(type) {
 	case OpenLane:
 		if w.jobs[a.Job] == nil && a.TemplateVersion != 0 && a.TemplateVersion < w.kept {
-			w.post("call "+string(a.Lane), LaneOpened{Lane: a.Lane, Fault: fmt.Errorf("open lane: %w", ErrTemplateVersion)})
+			w.post("call "+string(a.Lane), LaneOpened{Lane: a.Lane, Err: fmt.Errorf("open lane: %w", ErrTemplateVersion)})
 			return
 		}
 		if w.jobs[a.Job] == nil {
@@ -406,15 +406,15 @@ func (w *world) call(key string) {
 		if was, has := w.manifest[a.Run.Gang]; has && was.Attempt != a.Manifest.Attempt {
 			w.t.Fatalf("gang %s is published by attempts %d and %d\n%s", a.Run.Gang, was.Attempt, a.Manifest.Attempt, w.tail())
 		}
-		var fault error
+		var err error
 		written := true
 		if w.crashy && w.rng.IntN(3) == 0 {
-			fault, written = errors.New("the store does not answer"), w.rng.IntN(2) == 0
+			err, written = errors.New("the store does not answer"), w.rng.IntN(2) == 0
 		}
 		if written {
 			w.manifest[a.Run.Gang] = a.Manifest
 		}
-		w.post("call "+string(a.Run.Gang), Published{Run: a.Run, Fault: fault})
+		w.post("call "+string(a.Run.Gang), Published{Run: a.Run, Err: err})
 	}
 }
 
@@ -614,7 +614,7 @@ func (w *world) submit(spec gang.Spec) gang.ID {
 	w.tell(SubmitRequest{Specs: []gang.Spec{spec}, Templates: map[string]Template{spec.Template: {Version: w.version}}, Random: [][5]byte{random}, Reply: reply})
 	w.crashy = crashy
 	a := w.answers[reply]
-	w.must(a.Fault)
+	w.must(a.Err)
 	return a.Statuses[0].ID
 }
 

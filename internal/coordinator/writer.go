@@ -144,25 +144,25 @@ func (w *writer) do(a Action) {
 	case OpenLane:
 		w.call(a.Lane, &call{}, w.nomad, func(ctx context.Context) Input {
 			version, err := retry(ctx, func() (uint64, error) { return w.loop.cfg.Nomad.OpenLane(ctx, a) })
-			return LaneOpened{Lane: a.Lane, Version: version, Fault: err, Template: errors.Is(err, ErrTemplate)}
+			return LaneOpened{Lane: a.Lane, Version: version, Err: err}
 		})
 	case PurgeLane:
 		w.call(a.Lane, &call{purges: a.Job}, w.nomad, func(ctx context.Context) Input {
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Nomad.PurgeLane(ctx, a.Job) })
-			return LanePurged{Lane: a.Lane, Fault: err}
+			return LanePurged{Lane: a.Lane, Err: err}
 		})
 	case Publish:
 		w.call(gang.LaneID(a.Run.Gang), &call{}, w.blobs, func(ctx context.Context) Input {
 			key := fmt.Sprintf("gangs/%s.json", a.Run.Gang)
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Blobs.Publish(ctx, key, a.Manifest) })
-			return Published{a.Run, err, errors.Is(err, ErrPublished)}
+			return Published{a.Run, err}
 		})
 	case AdmitLane, RefuseLane, StartRun, CancelRun, CloseLane:
 		if !w.loop.cfg.Nodes.Order(a) {
 			log.Debug("the keeper is away; it will say where it stands when it is back", "order", fmt.Sprintf("%T", a))
 		}
 	case Answer:
-		if errors.Is(a.Fault, gang.ErrOverloaded) {
+		if errors.Is(a.Err, gang.ErrOverloaded) {
 			w.term.full("gangs")
 		}
 		w.term.replies.give(a.Reply, a)
