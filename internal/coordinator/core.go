@@ -187,8 +187,12 @@ func (c *Core) dispatch(in Input) {
 		c.published(in)
 	case Tick:
 		c.tick()
-	default:
+	case KeeperAdmit:
+		c.admit(in)
+	case keeperWord:
 		c.observeKeeper(in)
+	default:
+		c.fault("take in %T: the core does not know it", in)
 	}
 }
 

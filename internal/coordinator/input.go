@@ -102,6 +102,12 @@ type Keeper struct {
 
 func (k Keeper) keeper() Keeper { return k }
 
+// keeperWord is what a lane's keeper says.
+type keeperWord interface {
+	Input
+	keeper() Keeper
+}
+
 // What a lane's keeper says.
 type (
 	KeeperAdmit struct {

@@ -291,9 +291,9 @@ func (c *Core) startMember(g *entry, member int) {
 }
 
 // accepted: a lane handed the order to run to its ranks.
-func (c *Core) accepted(in KeeperAccepted) {
-	g, l := c.entryOf(in.Run), c.lanes[in.Lane]
-	if g == nil || l == nil || l.reached >= partAccepted || g.rec.State != gang.Launching || l.laneRun() != in.Run {
+func (c *Core) accepted(l *lane, in KeeperAccepted) {
+	g := c.entryOf(in.Run)
+	if g == nil || l.reached >= partAccepted || g.rec.State != gang.Launching || l.laneRun() != in.Run {
 		return
 	}
 	c.reach(l, partAccepted)

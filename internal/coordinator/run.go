@@ -9,29 +9,18 @@ import (
 
 // observeKeeper takes in what a lane's keeper says. What is said by one that was
 // not admitted, or of an attempt that is not the present one, is ignored.
-func (c *Core) observeKeeper(in Input) {
-	if admit, asks := in.(KeeperAdmit); asks {
-		c.admit(admit)
+func (c *Core) observeKeeper(in keeperWord) {
+	l := c.lanes[in.keeper().Lane]
+	if l == nil || l.keeper() != in.keeper() {
 		return
-	}
-	if from, speaks := in.(interface{ keeper() Keeper }); speaks {
-		if l := c.lanes[from.keeper().Lane]; l == nil || l.keeper() != from.keeper() {
-			return
-		}
 	}
 	switch in := in.(type) {
 	case KeeperGone:
-		if l := c.lanes[in.Lane]; l != nil && l.connected {
-			l.connected = false
-			l.awayUntil = c.now.Add(keeperAway)
-			l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
-		}
+		c.keeperGone(l)
 	case KeeperReady:
-		if l := c.lanes[in.Lane]; l != nil {
-			c.ready(l)
-		}
+		c.ready(l)
 	case KeeperAccepted:
-		c.accepted(in)
+		c.accepted(l, in)
 	case KeeperStage:
 		c.stage(in)
 	case KeeperStep:
@@ -39,17 +28,26 @@ func (c *Core) observeKeeper(in Input) {
 	case KeeperResult:
 		c.result(in)
 	case KeeperError:
-		c.runnerError(in)
+		c.runnerError(l, in)
 	case KeeperRankExit:
-		c.rankExit(in)
+		c.rankExit(l, in)
 	case KeeperEnded:
-		c.endedRun(in)
+		c.endedRun(l, in)
 	case KeeperRefused:
-		c.refused(in)
+		c.refused(l, in)
 	case KeeperClosed:
-		c.keeperClosed(in)
+		c.keeperClosed(l, in)
 	default:
 		c.fault("take in %T: the core does not know it", in)
+	}
+}
+
+// keeperGone: a keeper's stream broke; it is expected back soon.
+func (c *Core) keeperGone(l *lane) {
+	if l.connected {
+		l.connected = false
+		l.awayUntil = c.now.Add(keeperAway)
+		l.heldUntil = c.now.Add(c.cfg.Lease + leaseMargin)
 	}
 }
 
@@ -110,12 +108,11 @@ func (c *Core) result(in KeeperResult) {
 
 // runnerError: a runner said that it failed. Its peers may have been quicker to
 // say that they lost one; the word of the one that is to blame goes before that.
-func (c *Core) runnerError(in KeeperError) {
+func (c *Core) runnerError(l *lane, in KeeperError) {
 	g := c.entryOf(in.Run)
 	if g == nil || c.active(in.Run) == nil && !g.guessed {
 		return
 	}
-	l := c.lanes[in.Lane]
 	why := fmt.Sprintf("rank %d: %s: %s", in.Rank, in.Class, in.Message)
 	switch {
 	case in.Class == ClassPeerLost && g.guessed:
@@ -136,8 +133,7 @@ func (c *Core) runnerError(in KeeperError) {
 
 // rankExit: a rank is gone. Its peers may have been quicker to say that they
 // lost one: what is known of the one that is to blame goes before that.
-func (c *Core) rankExit(in KeeperRankExit) {
-	l := c.lanes[in.Lane]
+func (c *Core) rankExit(l *lane, in KeeperRankExit) {
 	why := fmt.Sprintf("rank %d on %s ended in the midst of the run: %s", in.Rank, c.nodeName(l.rec.Node), in.Message)
 	if g := c.active(in.Run); g != nil {
 		c.recover(g, why, l)
@@ -150,9 +146,8 @@ func (c *Core) rankExit(in KeeperRankExit) {
 
 // endedRun: a gang no longer runs in one lane. What led to it was told before,
 // except where the outcome itself is the news.
-func (c *Core) endedRun(in KeeperEnded) {
-	l := c.lanes[in.Lane]
-	if l == nil || l.laneRun() != in.Run {
+func (c *Core) endedRun(l *lane, in KeeperEnded) {
+	if l.laneRun() != in.Run {
 		return
 	}
 	where := fmt.Sprintf("member %d on %s", l.rec.Member, c.nodeName(l.rec.Node))
@@ -177,8 +172,7 @@ func (c *Core) endedRun(in KeeperEnded) {
 
 // refused: a keeper does not run what it was told to cancel. Its member was
 // done already, or came to its end meanwhile; the lane is to close all the same.
-func (c *Core) refused(in KeeperRefused) {
-	l := c.lanes[in.Lane]
+func (c *Core) refused(l *lane, in KeeperRefused) {
 	ending := l.rec.State == gang.LaneClosing || l.rec.State == gang.LaneLost
 	if ending && l.laneRun() == in.Run {
 		c.act(CloseLane{l.keeper(), l.rec.Why})
@@ -252,11 +246,7 @@ func (c *Core) countRun(g *entry) {
 
 // keeperClosed: the lane's runner is gone. If nobody asked for that, its gang
 // stops too.
-func (c *Core) keeperClosed(in KeeperClosed) {
-	l := c.lanes[in.Lane]
-	if l == nil {
-		return
-	}
+func (c *Core) keeperClosed(l *lane, in KeeperClosed) {
 	switch {
 	case in.ByNomad:
 		c.endedByNomad(l, fmt.Sprintf("member %d on %s was stopped through Nomad: %s", l.rec.Member, c.nodeName(l.rec.Node), in.Reason))
