@@ -22,6 +22,7 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/nomad"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // maxFinished is how many gangs that have ended stay in Consul.
@@ -123,10 +124,10 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 	return a, err
 }
 
-func tiers(in []config.Tier) []coordinator.Tier {
-	out := make([]coordinator.Tier, len(in))
+func tiers(in []config.Tier) []schedule.Tier {
+	out := make([]schedule.Tier, len(in))
 	for i, t := range in {
-		out[i] = coordinator.Tier{Name: t.Name, Priority: t.Priority}
+		out[i] = schedule.Tier{Name: t.Name, Priority: t.Priority}
 	}
 	return out
 }

@@ -135,15 +135,26 @@ const (
 	purgeDone
 )
 
+// Config is what the core is given.
+type Config struct {
+	Levels []string
+	Tiers  []schedule.Tier
+	Fence  gang.Fence
+	// ReadyTimeout is how long the members of a gang may take from the
+	// decision until all are ready, where its template does not say.
+	ReadyTimeout time.Duration
+	// Lease is how long a keeper runs without a word from gangd.
+	Lease time.Duration
+	// MaxQueue bounds the gangs that wait; MaxFinished those that are kept
+	// after their end.
+	MaxQueue, MaxFinished int
+}
+
 // NewCore makes the core of a term; its first input is Restored.
 func NewCore(cfg Config) *Core {
-	tiers := make([]schedule.Tier, len(cfg.Tiers))
-	for i, t := range cfg.Tiers {
-		tiers[i] = schedule.Tier{Name: t.Name, Priority: t.Priority}
-	}
 	return &Core{
 		cfg:       cfg,
-		engine:    schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: tiers}),
+		engine:    schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: cfg.Tiers}),
 		gangs:     make(map[gang.ID]*entry),
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // bench is a loop with stand-ins around it: they fail when they are told to,
@@ -46,7 +47,7 @@ func newBench() *bench {
 	b := &bench{kv: make(map[string][]byte)}
 	b.loop = NewLoop(LoopConfig{
 		Core: Config{
-			Levels: []string{"leaf"}, Tiers: []Tier{{"production", 200}},
+			Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "production", Priority: 200}},
 			ReadyTimeout: time.Minute, Lease: 15 * time.Second, MaxQueue: 100, MaxFinished: 100,
 		},
 		Store: b, Nomad: b, Nodes: b, Blobs: b, Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: &b.log}),

@@ -9,13 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // queuedCore is a core with one node, on which the first of n gangs starts, and
 // the others wait for it.
 func queuedCore(tb testing.TB, n int) *Core {
 	c := NewCore(Config{
-		Levels: []string{"leaf"}, Tiers: []Tier{{"production", 200}}, Fence: gang.Fence{Epoch: 1, Index: 1},
+		Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "production", Priority: 200}}, Fence: gang.Fence{Epoch: 1, Index: 1},
 		ReadyTimeout: time.Minute, Lease: simLease, MaxQueue: n, MaxFinished: n,
 	})
 	in := Restored{Specs: make(map[gang.ID]*gang.Spec)}

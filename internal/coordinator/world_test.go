@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // world is a cluster in one thread, driven by a seed: the core is real, Consul
@@ -125,7 +126,7 @@ func (w *world) boot(perLeaf int) {
 	w.fence++
 	w.mail, w.calls = make(map[string][]Input), make(map[string][]Action)
 	w.core = NewCore(Config{
-		Levels: []string{"leaf"}, Tiers: []Tier{{"interactive", 300}, {"production", 200}, {"background", 100}},
+		Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "interactive", Priority: 300}, {Name: "production", Priority: 200}, {Name: "background", Priority: 100}},
 		Fence: gang.Fence{Epoch: 1, Index: w.fence}, ReadyTimeout: 20 * time.Second, Lease: simLease, MaxQueue: 1000, MaxFinished: cmp.Or(w.maxFinished, 1000),
 	})
 	var records []KV
