@@ -3,14 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
-	"github.com/hashicorp/cli"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/gangd/gangd/internal/config"
@@ -27,53 +22,39 @@ func (p *paths) Set(path string) error {
 	return nil
 }
 
-func agentFlags() (*flag.FlagSet, *paths) {
-	f, files := newFlags("agent"), new(paths)
-	f.Var(files, "config", "The configuration: an HCL `FILE`, or a directory of *.hcl files, read as one.\nMay be given several times.")
-	return f, files
-}
-
 func agentCommand(t *terminal) *command {
-	flags, _ := agentFlags()
-	c := &command{
+	flags, files := newFlags("agent"), new(paths)
+	flags.Var(files, "config", "The configuration: an HCL `FILE`, or a directory of *.hcl files, read as one.\nMay be given several times.")
+	return &command{
 		name: "agent", flags: flags,
 		synopsis: "Run an agent",
-		text:     "Runs an agent until it gets SIGINT or SIGTERM. Of several agents one leads; the\nothers follow its state, forward to it, and take over when it is gone.",
+		text: "Runs an agent until it gets SIGINT or SIGTERM. Of several agents one leads; the\n" +
+			"others forward to it, renew the leases of keepers, and take over when it is gone.",
+		action: func(ctx context.Context, args []string) int {
+			switch {
+			case len(args) > 0:
+				return t.misuse("agent takes no argument %q", args[0])
+			case len(*files) == 0:
+				return t.misuse("-config is missing")
+			}
+			return t.runAgent(ctx, *files)
+		},
 	}
-	c.raw = func(args []string) int {
-		return runAgent(args, &cli.BasicUi{Reader: t.in, Writer: t.out, ErrorWriter: t.err})
-	}
-	return c
 }
 
-// runAgent reads the configuration and serves until a signal ends it. It
-// returns the exit code: 2 for a wrong command line or configuration.
-var runAgent = func(args []string, ui cli.Ui) int {
-	flags, files := agentFlags()
-	rest, err := parseFlags(flags, args)
-	switch {
-	case err != nil:
-		ui.Error(fmt.Sprintf("Error: %v: see gangd agent -help", err))
-		return exitUsage
-	case len(rest) > 0:
-		ui.Error(fmt.Sprintf("Error: agent takes no argument %q: see gangd agent -help", rest[0]))
-		return exitUsage
-	case len(*files) == 0:
-		ui.Error("Error: -config is missing: see gangd agent -help")
-		return exitUsage
-	}
-	cfg, err := config.LoadAgent(*files...)
+// runAgent reads the configuration and serves until ctx ends, which is no
+// failure.
+func (t *terminal) runAgent(ctx context.Context, files []string) int {
+	cfg, err := config.LoadAgent(files...)
 	if err != nil {
-		ui.Error(err.Error())
+		fmt.Fprintln(t.err, err)
 		return exitUsage
 	}
 	log := hclog.New(&hclog.LoggerOptions{
-		Name: "gangd", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: os.Stderr,
+		Name: "gangd", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: t.err,
 	})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if err := serve(ctx, cfg, log); err != nil && !errors.Is(err, context.Canceled) {
-		ui.Error(fmt.Sprintf("Error: %v", err))
+		fmt.Fprintf(t.err, "Error: %v\n", err)
 		return exitRefused
 	}
 	return exitOK

@@ -39,8 +39,6 @@ type command struct {
 	// the arguments that are left.
 	flags  *flag.FlagSet
 	action func(ctx context.Context, args []string) int
-	// raw takes the whole command line in place of flags and action.
-	raw func(args []string) int
 
 	ctx      context.Context
 	terminal *terminal
@@ -73,9 +71,6 @@ func (c *command) Help() string {
 
 // Run reads the options and carries the command out.
 func (c *command) Run(args []string) int {
-	if c.raw != nil {
-		return c.raw(args)
-	}
 	rest, err := parseFlags(c.flags, args)
 	if err != nil {
 		return c.usage(err.Error())
