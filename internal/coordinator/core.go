@@ -26,9 +26,8 @@ type Core struct {
 	changes uint64
 	listed  bool             // Nomad's nodes have been heard of
 	hosts   map[string]*host // by the UUID of each of their GPUs
-	// templates has the version of each template that a gang is of, 0 where it
-	// is not known.
-	templates map[string]uint64
+	// templates are those that gangs which have not ended are of.
+	templates map[string]*known
 	// bySeq lists all gangs by acceptance, and so by their Seq.
 	bySeq []*entry
 	// ended are those that have ended, by their end.
@@ -161,7 +160,7 @@ func NewCore(cfg Config) *Core {
 		shown:     make(map[string][]*node),
 		holders:   make(map[string]*lane),
 		hosts:     make(map[string]*host),
-		templates: make(map[string]uint64),
+		templates: make(map[string]*known),
 		forgotten: make(map[gang.LaneID]time.Time),
 
 		resting:     make(map[gang.ID]*entry),
@@ -359,15 +358,18 @@ func (l *lane) seat() schedule.Seat {
 // insert puts a gang among all, by its Seq.
 func (c *Core) insert(g *entry) {
 	c.gangs[g.rec.ID] = g
-	c.nameTemplate(g.rec.Template)
 	at, _ := slices.BinarySearchFunc(c.bySeq, g.rec.Seq, func(e *entry, seq uint64) int { return cmp.Compare(e.rec.Seq, seq) })
 	c.bySeq = slices.Insert(c.bySeq, at, g)
+	if !g.rec.State.Terminal() {
+		c.needTemplate(g.rec.Template)
+	}
 }
 
 // retire counts a gang that has ended, and forgets those of too many that ended
 // first.
 func (c *Core) retire(g *entry) {
 	g.lanes = nil
+	c.dropTemplate(g.rec.Template)
 	c.ended = append(c.ended, g)
 	c.forgetEnded()
 }

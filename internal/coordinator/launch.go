@@ -37,7 +37,7 @@ func (c *Core) launch(d schedule.Start) {
 func (c *Core) openLane(g *entry, member int, m gang.Member) *lane {
 	l := &lane{rec: gang.Lane{
 		Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneOpening, Node: m.Node, GPUs: m.GPUs, UUIDs: c.uuids(m),
-		Template: g.rec.Template, TemplateVersion: c.templates[g.rec.Template], Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: c.cfg.Fence,
+		Template: g.rec.Template, TemplateVersion: c.templates[g.rec.Template].version, Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: c.cfg.Fence,
 		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane),
 	}}
 	c.lanes[m.Lane] = l

@@ -48,3 +48,30 @@ func TestANodeOfWhichOnlyALaneTells(t *testing.T) {
 		t.Errorf("it is shown as %+v", n)
 	}
 }
+
+// Machines and templates come and go for years.
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	w := ready(t, 51, 2, 2)
+	first, second := w.submit(simSpec(8, 8)), w.submit(simSpec(8, 8))
+	w.tell(TemplateSeen{"foreign", 3})
+	w.until(2, "the first one's success", func() bool { return w.state(first) == gang.Succeeded })
+	w.tell(CancelRequest{ID: second, Reply: 900})
+	w.until(2, "the second one's end", func() bool { return w.state(second).Terminal() && len(w.core.lanes) == 0 && len(w.mail) == 0 })
+	if len(w.core.templates) != 0 {
+		t.Errorf("templates %v are kept, though no gang is left that needs them", w.core.templates)
+	}
+	n := w.nodes[0]
+	w.tell(NodeRemoved{n.id})
+	w.tell(Tick{})
+	if len(w.core.hosts) != 16 {
+		t.Errorf("%d GPUs of living hosts are known, want 16: the node may come back", len(w.core.hosts))
+	}
+	w.tell(HostSilent{n.uuids})
+	if len(w.core.hosts) != 8 {
+		t.Errorf("%d GPUs of hosts are known, want 8", len(w.core.hosts))
+	}
+	w.tell(HostSilent{w.nodes[1].uuids})
+	if len(w.core.hosts) != 8 {
+		t.Errorf("a host that is silent for a while is forgotten")
+	}
+}

@@ -31,11 +31,28 @@ func (t Template) fill(s *gang.Spec) {
 // longer to be had in the version that was ordered.
 var ErrTemplateVersion = errors.New("the template was changed")
 
-// nameTemplate notes that a gang is of a template: from then on its version is
-// kept. There are as many as gangs were accepted of.
-func (c *Core) nameTemplate(name string) {
-	if _, named := c.templates[name]; !named {
-		c.templates[name] = 0
+// known is what the core keeps of a template.
+type known struct {
+	// version is 0 where it is not known.
+	version uint64
+	// gangs are of it, and have not ended.
+	gangs int
+}
+
+// needTemplate notes that one more gang is of a template: as long as there is
+// one, its version is kept. dropTemplate notes that one of them has ended.
+func (c *Core) needTemplate(name string) {
+	if c.templates[name] == nil {
+		c.templates[name] = new(known)
+	}
+	c.templates[name].gangs++
+}
+
+func (c *Core) dropTemplate(name string) {
+	if t := c.templates[name]; t != nil {
+		if t.gangs--; t.gangs == 0 {
+			delete(c.templates, name)
+		}
 	}
 }
 
@@ -44,8 +61,8 @@ func (c *Core) nameTemplate(name string) {
 // lane is made from what is the newest when it is opened. News of a submission
 // and of Nomad's stream come on two ways, and versions only grow.
 func (c *Core) seeTemplate(name string, version uint64) {
-	if known, named := c.templates[name]; named {
-		c.templates[name] = max(known, version)
+	if t := c.templates[name]; t != nil {
+		t.version = max(t.version, version)
 	}
 }
 
@@ -54,8 +71,8 @@ func (c *Core) seeTemplate(name string, version uint64) {
 // whole, from another. The one that is gone is forgotten, lest it be tried
 // again before Nomad tells of the next.
 func (c *Core) templateChanged(g *entry, l *lane, err error) {
-	if c.templates[l.rec.Template] == l.rec.TemplateVersion {
-		c.templates[l.rec.Template] = 0
+	if t := c.templates[l.rec.Template]; t != nil && t.version == l.rec.TemplateVersion {
+		t.version = 0
 	}
 	c.stop(g, gang.Preempting, "", fmt.Sprintf("template %s was changed while its lanes were opened: %v", l.rec.Template, err), nil)
 }

@@ -46,7 +46,7 @@ func TestLanesOfAnAttemptAreOfOneVersionOfTheTemplate(t *testing.T) {
 	lanes := w.core.gangs[id].rec.Members
 	w.call(string(lanes[0].Lane))
 	w.changeTemplate(1)
-	w.until(2, "the news of the change", func() bool { return w.core.templates["ddim"] == 8 })
+	w.until(2, "the news of the change", func() bool { return w.core.templates["ddim"].version == 8 })
 	w.restart(2)
 	if ordered, _ := w.versions(id); !slices.Equal(ordered, want) {
 		t.Errorf("after gangd's restart lanes are ordered from versions %d", ordered)
@@ -70,8 +70,8 @@ func TestVersionsOfTemplatesOnlyGrow(t *testing.T) {
 	w.submit(simSpec(1, 1))
 	w.tell(TemplateSeen{"ddim", 6})
 	w.tell(TemplateSeen{"other", 9})
-	if v := w.core.templates; len(v) != 1 || v["ddim"] != 7 {
-		t.Errorf("versions %v", v)
+	if v := w.core.templates; len(v) != 1 || v["ddim"].version != 7 {
+		t.Errorf("versions %+v", v)
 	}
 }
 
