@@ -208,15 +208,12 @@ func (c *Core) silence(uuids []string) {
 	h := c.host(uuids)
 	h.silent = true
 	c.refresh(uuids)
-	needed := false
+	needed := slices.ContainsFunc(uuids, func(u string) bool { return len(c.shown[u]) > 0 })
 	for _, l := range c.lanesInOrder() {
 		if len(l.rec.UUIDs) > 0 && c.hosts[l.rec.UUIDs[0]] == h {
 			needed = true
 			c.loseLane(l, "its node went silent")
 		}
-	}
-	for _, n := range c.nodes {
-		needed = needed || n.hasAny(uuids)
 	}
 	if !needed { // its machine was taken away
 		for _, u := range uuids {

@@ -145,7 +145,7 @@ func (w *world) submitAny(spec gang.Spec) gang.ID {
 		w.crashy = false
 		w.tell(SubmitRequest{Specs: []gang.Spec{spec}, Templates: map[string]Template{spec.Template: {Version: w.version}}, Random: [][5]byte{random}, Reply: reply})
 		w.crashy = crashy
-		if a := w.answers[reply]; a.Fault == nil {
+		if a := w.answers[reply]; a.Err == nil {
 			return a.Statuses[0].ID
 		}
 		w.advance(2)
