@@ -157,6 +157,7 @@ func (m *mailbox) put(e nomadplugin.TaskEvent) {
 	}
 }
 
+// take removes all events, and logs what there was no room for.
 func (m *mailbox) take() []nomadplugin.TaskEvent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
