@@ -45,9 +45,10 @@ type LoopConfig struct {
 type Loop struct {
 	cfg LoopConfig
 
-	mu       sync.Mutex
-	term     *term // nil while this agent does not lead
-	watchers watchers
+	watchers *watchers
+
+	mu   sync.Mutex
+	term *term // nil while this agent does not lead
 }
 
 // NewLoop makes a loop; Run runs it.
@@ -67,7 +68,7 @@ type term struct {
 	end     context.CancelCauseFunc
 	inputs  chan Input
 	queries chan query
-	replies replies
+	replies *replies
 	full    func(queue string) // counts
 }
 

@@ -83,8 +83,8 @@ func TestAWatchEndsWithItsTerm(t *testing.T) {
 		if _, open := <-slow; open {
 			t.Error("who has not read yet is told more of an ended term")
 		}
-		if *b.loop.watchers.count != 0 {
-			t.Errorf("%d watchers are left", *b.loop.watchers.count)
+		if b.loop.watchers.count != 0 {
+			t.Errorf("%d watchers are left", b.loop.watchers.count)
 		}
 	})
 }
