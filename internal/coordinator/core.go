@@ -290,9 +290,7 @@ func (c *Core) touchedChanges() []gang.Change {
 			changes = append(changes, gang.Change{Key: gang.RecordKey(g.rec.ID)}, gang.Change{Key: gang.SpecKey(g.rec.ID)})
 		case g.isNew:
 			g.isNew = false
-			changes = append(changes,
-				gang.Change{Key: gang.SpecKey(g.rec.ID), Value: gang.Encode(g.spec), Create: true},
-				gang.Change{Key: gang.RecordKey(g.rec.ID), Value: gang.Encode(&g.rec), Create: true})
+			changes = append(changes, g.creation()...)
 		default:
 			changes = append(changes, gang.Change{Key: gang.RecordKey(g.rec.ID), Value: gang.Encode(&g.rec)})
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -205,6 +206,50 @@ func TestASubmissionIsOneBatch(t *testing.T) {
 	}
 	if created != 2*MaxSpecs || len(out.Batches) < 2 {
 		t.Errorf("the first of %d batches creates %d records, want all %d", len(out.Batches), created, 2*MaxSpecs)
+	}
+}
+
+// As many gangs as may be, with the longest names, and params that are six times
+// as long once they are stored.
+func TestWhatASubmissionMayHold(t *testing.T) {
+	label := strings.Repeat("l", gang.MaxLabelLen)
+	accepted, refused := 0, 0
+	for pad := 0; pad < 900; pad += 20 { // the limit lies within
+		in := SubmitRequest{Reply: 1}
+		for i := range MaxSpecs {
+			s := simSpec(8, 0)
+			s.Name, s.Template, s.Tenant = strings.Repeat("n", gang.MaxNameLen), label, label
+			s.MaxRun, s.Estimate, s.GPU = math.MaxInt64, math.MaxInt64, "H100-80GB"
+			s.Params = fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("<", pad))
+			in.Specs, in.Random = append(in.Specs, s), append(in.Random, [5]byte{byte(pad), byte(pad >> 8), byte(i)})
+		}
+		if err := checkSize(in.Specs); err != nil {
+			if !strings.Contains(err.Error(), "submit fewer at a time") {
+				t.Errorf("with params of %d bytes: %v", pad, err)
+			}
+			refused++
+			continue
+		}
+		accepted++
+		w := ready(t, 43, 4, 2)
+		created := 0
+		for _, change := range w.core.Step(w.now, in).Batches[0] {
+			if change.Create {
+				created++
+			}
+		}
+		if created != 2*MaxSpecs {
+			t.Errorf("with params of %d bytes the first batch creates %d records, want all %d", pad, created, 2*MaxSpecs)
+		}
+	}
+	if accepted == 0 || refused == 0 {
+		t.Errorf("%d are accepted, %d refused", accepted, refused)
+	}
+	large := simSpec(8, 8)
+	large.Params = fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("<", 60<<10))
+	var no *gang.RefusedError
+	if err := errors.Join(large.Validate(), checkSize([]gang.Spec{large})); !errors.As(err, &no) || no.Gang != "sim" || no.Field != "params" {
+		t.Errorf("one gang that is too large alone: %v", err)
 	}
 }
 

@@ -496,7 +496,7 @@ func TestWhatIsRefused(t *testing.T) {
 			many[i] = simSpec(1, 1)
 		}
 		large := simSpec(1, 1)
-		large.Params = fmt.Appendf(nil, `{"x":%q}`, make([]byte, 20<<10))
+		large.Params = fmt.Appendf(nil, `{"x":"%s"}`, bytes.Repeat([]byte("x"), 60<<10))
 		template := simSpec(8, 8)
 		template.Template = "nosuch"
 		tier := simSpec(8, 8)
@@ -507,7 +507,7 @@ func TestWhatIsRefused(t *testing.T) {
 			specs       []gang.Spec
 			gang, field string
 		}{
-			"none": {nil, "", ""}, "too many": {many, "", ""}, "too large": {[]gang.Spec{large, large, large}, "sim", ""},
+			"none": {nil, "", ""}, "too many": {many, "", ""}, "too large": {[]gang.Spec{large, large, large, large}, "", ""},
 			"a template": {[]gang.Spec{template}, "sim", "template"}, "a tier": {[]gang.Spec{tier}, "sim", "tier"},
 			"too wide": {[]gang.Spec{simSpec(16, 8)}, "sim", "gpus"}, "one of two": {[]gang.Spec{simSpec(8, 8), second}, "second", "gpus"},
 		} {

@@ -21,11 +21,7 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 		return nil, gang.Refuse("a submission has 1 to %d gangs, this one has %d", MaxSpecs, len(specs))
 	}
 	checked := make(map[string]Template)
-	params := 0
 	for _, s := range specs {
-		if params += len(s.Params); params > gang.MaxBatchBytes/2 {
-			return nil, gang.Refuse("the params of a submission's gangs may have %d bytes in all: submit fewer at a time", gang.MaxBatchBytes/2)
-		}
 		if err := s.Validate(); err != nil {
 			return nil, gang.NameRefused(s.Name, gang.Refuse("%v", err))
 		}
@@ -46,6 +42,9 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 	for i := range specs {
 		checked[specs[i].Template].fill(&specs[i])
 		rand.Read(random[i][:])
+	}
+	if err := checkSize(specs); err != nil {
+		return nil, err
 	}
 	return l.request(ctx, func(reply int) Input {
 		return SubmitRequest{Specs: specs, Templates: checked, Random: random, Reply: reply}

@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/schedule"
@@ -24,7 +26,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 	var accepted []*entry
 	for i := range in.Specs {
 		spec := in.Specs[i]
-		g := c.newEntry(spec, in.Random[i])
+		g := newEntry(spec, in.Random[i], c.now)
 		if c.gangs[g.rec.ID] != nil {
 			return nil, fmt.Errorf("accept gang %s: its ID, which is drawn by lot, is taken: %w", g.rec.ID, gang.ErrNotNow)
 		}
@@ -54,13 +56,48 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 	return statuses, nil
 }
 
-func (c *Core) newEntry(spec gang.Spec, random [5]byte) *entry {
+// newEntry is a gang with all that its records will hold but PerNode and Seq.
+func newEntry(spec gang.Spec, random [5]byte, now time.Time) *entry {
 	spec.Version = gang.SchemaVersion
 	return &entry{spec: &spec, isNew: true, rec: gang.Record{
 		Version: gang.SchemaVersion, ID: gang.NewID(spec.Name, random), State: gang.Queued,
 		Tenant: spec.Tenant, Tier: spec.Tier, Template: spec.Template,
-		GPUs: spec.GPUs, Accepted: gang.Millis(c.now),
+		GPUs: spec.GPUs, Accepted: gang.Millis(now),
 	}}
+}
+
+// creation are the changes that make a gang durable for the first time.
+func (g *entry) creation() []gang.Change {
+	return []gang.Change{
+		{Key: gang.SpecKey(g.rec.ID), Value: gang.Encode(g.spec), Create: true},
+		{Key: gang.RecordKey(g.rec.ID), Value: gang.Encode(&g.rec), Create: true},
+	}
+}
+
+// checkSize refuses gangs whose records do not fit one transaction: they could
+// not be accepted all or none. JSON in Consul can be larger than it was sent,
+// since it has '<', '>' and '&' escaped.
+func checkSize(specs []gang.Spec) error {
+	size := 0
+	for _, s := range specs {
+		g := newEntry(s, [5]byte{}, time.UnixMilli(0))
+		g.rec.Accepted, g.rec.Seq = math.MaxInt64, math.MaxUint64
+		g.rec.PerNode, g.spec.GPUsPerNode = s.GPUs, s.GPUs // at most
+		alone := 0
+		for _, change := range g.creation() {
+			alone += len(change.Key) + len(change.Value)
+		}
+		if alone > gang.MaxBatchBytes {
+			return gang.NameRefused(s.Name, gang.RefuseField("params", "the gang takes %d bytes as it is stored, %d fit a transaction: put large input into the blob store",
+				alone, gang.MaxBatchBytes))
+		}
+		size += alone
+	}
+	if size > gang.MaxBatchBytes {
+		return gang.Refuse("the gangs of this submission take %d bytes as they are stored, %d fit a transaction: submit fewer at a time, or put large input into the blob store",
+			size, gang.MaxBatchBytes)
+	}
+	return nil
 }
 
 // nextSeq is larger than every Seq that was given before: microseconds, but
