@@ -13,10 +13,11 @@ import (
 const (
 	// maxGroup bounds how many effects are committed together.
 	maxGroup = 256
-	// maxCalls bounds the calls to Nomad under way, and those to the blob store: a
-	// result need not wait for Nomad's servers to come back. What waits for them is
-	// bounded by the lanes there are.
-	maxCalls = 64
+	// maxCalls bounds the calls to Nomad under way, whose agents refuse a client's
+	// connections beyond 100, and as many to the blob store: a result need not wait
+	// for Nomad's servers to come back. What waits for them is bounded by the lanes
+	// there are.
+	maxCalls = 32
 	callTime = 30 * time.Second
 	// Calls are tried a few times before the core hears of a failure.
 	callTries = 4

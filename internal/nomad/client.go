@@ -18,55 +18,39 @@ const (
 	listTimeout = 60 * time.Second
 	// pageSize is how many entries of a list come with one request.
 	pageSize = 1000
-	// laneCalls bounds the lanes that are opened or purged at once: an agent
-	// refuses a client's connections beyond 100.
-	laneCalls = 32
 )
 
 // Config of a Client. Empty fields fall back to what Nomad's own tools take
 // from the environment (NOMAD_ADDR and so on).
 type Config struct {
-	Address, Region, Namespace, Token string
-	Log                               hclog.Logger
+	Address, Namespace, Token string
+	Log                       hclog.Logger
 }
 
-// Client speaks to one Nomad agent. It is safe for use by many goroutines.
+// Client speaks to one Nomad agent. It is safe for use by many goroutines; how
+// many calls are under way at once is for the caller to bound.
 type Client struct {
 	api *api.Client
 	log hclog.Logger
 	// driver runs the templates' tasks; tests have another.
 	driver string
-	// calling has a place for each call that opens or purges a lane.
-	calling chan struct{}
 }
 
 // Open prepares a Client; it sends nothing yet.
 func Open(cfg Config) (*Client, error) {
 	conf := api.DefaultConfig()
 	override(&conf.Address, cfg.Address)
-	override(&conf.Region, cfg.Region)
 	override(&conf.Namespace, cfg.Namespace)
 	override(&conf.SecretID, cfg.Token)
 	client, err := api.NewClient(conf)
 	if err != nil {
 		return nil, fmt.Errorf("open Nomad at %s: %w", conf.Address, err)
 	}
-	c := &Client{api: client, log: cfg.Log, driver: Driver, calling: make(chan struct{}, laneCalls)}
+	c := &Client{api: client, log: cfg.Log, driver: Driver}
 	if c.log == nil {
 		c.log = hclog.NewNullLogger()
 	}
 	return c, nil
-}
-
-// enter waits for a place among the calls that open or purge lanes; leave
-// gives it back.
-func (c *Client) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case c.calling <- struct{}{}:
-		return func() { <-c.calling }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 func override(field *string, value string) {

@@ -32,11 +32,6 @@ func (c *Client) OpenLane(ctx context.Context, o LaneOrder) (Opened, error) {
 	if err := o.validate(); err != nil {
 		return Opened{}, err
 	}
-	leave, err := c.enter(ctx)
-	if err != nil {
-		return Opened{}, fmt.Errorf("open lane %s: %w", o.Lane, err)
-	}
-	defer leave()
 	opened, err := c.openLane(ctx, o)
 	if err != nil {
 		return Opened{}, fmt.Errorf("open lane %s: %w", o.Lane, err)
@@ -169,11 +164,6 @@ func (c *Client) PurgeLane(ctx context.Context, parentID string) error {
 	if !strings.HasPrefix(parentID, gang.LanePrefix) || strings.Contains(parentID, childMark) {
 		return fmt.Errorf("purge job %q: it is no lane's pinned parent", parentID)
 	}
-	leave, err := c.enter(ctx)
-	if err != nil {
-		return fmt.Errorf("purge job %s: %w", parentID, err)
-	}
-	defer leave()
 	// The parent goes first: then nobody can dispatch it again.
 	if err := c.purge(ctx, parentID); err != nil {
 		return err
