@@ -16,7 +16,7 @@ func TestTheListTellsWhatTheStreamWouldHaveTold(t *testing.T) {
 	const job, reason = "gangd.wan.4cf8a1b2.0l", "Nomad cannot place it: 1 nodes evaluated"
 	child := nomad.Child{Job: job + "/dispatch-1-2"}
 	placed := child
-	placed.Allocation = &nomad.Allocation{ID: "a", Job: job, Child: child.Job, Lane: "0l", ClientStatus: nomad.ClientRunning, DesiredStatus: nomad.DesiredRun}
+	placed.Allocation = &nomad.Allocation{ID: "a", Job: job, Child: child.Job, Lane: "0l", ClientStatus: "running", DesiredStatus: "run"}
 	blocked, replaced := child, placed
 	blocked.Blocked, replaced.Blocked = reason, reason
 
@@ -64,16 +64,16 @@ func TestHowALanesAllocationStands(t *testing.T) {
 		failed          bool
 		want            stands
 	}{
-		{"pending", nomad.DesiredRun, false, stands{}},
-		{nomad.ClientRunning, nomad.DesiredRun, false, stands{}},
-		{nomad.ClientRunning, nomad.DesiredStop, false, stands{}},
-		{"unknown", nomad.DesiredRun, false, stands{}},
-		{nomad.ClientComplete, nomad.DesiredRun, false, stands{ended: true}},
+		{"pending", "run", false, stands{}},
+		{"running", "run", false, stands{}},
+		{"running", nomad.DesiredStop, false, stands{}},
+		{"unknown", "run", false, stands{}},
+		{nomad.ClientComplete, "run", false, stands{ended: true}},
 		{nomad.ClientComplete, nomad.DesiredStop, false, stands{ended: true, stopped: true}},
-		{nomad.ClientFailed, nomad.DesiredRun, true, stands{ended: true, failed: true}},
+		{nomad.ClientFailed, "run", true, stands{ended: true, failed: true}},
 		{nomad.ClientFailed, nomad.DesiredStop, true, stands{ended: true, failed: true}},
 		{nomad.ClientLost, nomad.DesiredStop, false, stands{ended: true, lost: true}},
-		{nomad.ClientRunning, evict, false, stands{preempted: true}},
+		{"running", evict, false, stands{preempted: true}},
 		{nomad.ClientComplete, evict, false, stands{ended: true, preempted: true}},
 		{nomad.ClientFailed, evict, true, stands{ended: true, failed: true, preempted: true}},
 		{nomad.ClientLost, evict, false, stands{ended: true, lost: true, preempted: true}},

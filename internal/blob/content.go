@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/gangd/gangd/internal/gang"
@@ -23,21 +20,6 @@ import (
 const slowestBytesPerSecond = 1 << 20
 
 var extRule = regexp.MustCompile(`^(\.[a-z0-9]{1,10})?$`)
-
-// PutFile stores the file at path as PutContent does, with the extension of
-// its name.
-func (s *Store) PutFile(ctx context.Context, path, contentType string) (gang.Artifact, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return gang.Artifact{}, fmt.Errorf("store file: %w", err)
-	}
-	defer f.Close()
-	a, err := s.PutContent(ctx, f, strings.ToLower(filepath.Ext(path)), contentType)
-	if err != nil {
-		return gang.Artifact{}, fmt.Errorf("store file %s: %w", path, err)
-	}
-	return a, nil
-}
 
 // PutContent stores content, which is read twice from its start, under
 // artifacts/ and its SHA-256. ext is empty or like ".mp4". It returns once the

@@ -11,14 +11,13 @@ type Code string
 
 // The codes, in the order in which the first that applies is given.
 const (
-	CodeBackoff         Code = "backoff"
-	CodeReservedOther   Code = "reserved_for_other"
-	CodeGPUModel        Code = "gpu_model"
-	CodeTopology        Code = "topology"
-	CodeFragmented      Code = "fragmented"
-	CodeCapacity        Code = "capacity"
-	CodeNotReconciled   Code = "starting"
-	CodeTemplateMissing Code = "template"
+	CodeBackoff       Code = "backoff"
+	CodeReservedOther Code = "reserved_for_other"
+	CodeGPUModel      Code = "gpu_model"
+	CodeTopology      Code = "topology"
+	CodeFragmented    Code = "fragmented"
+	CodeCapacity      Code = "capacity"
+	CodeNotReconciled Code = "starting"
 )
 
 // Progress is what the ranks of a running gang last said.

@@ -12,11 +12,9 @@ import (
 
 // Nomad's words for what an allocation does and should do.
 const (
-	ClientRunning  = api.AllocClientStatusRunning
 	ClientComplete = api.AllocClientStatusComplete
 	ClientFailed   = api.AllocClientStatusFailed
 	ClientLost     = api.AllocClientStatusLost
-	DesiredRun     = api.AllocDesiredStatusRun
 	DesiredStop    = api.AllocDesiredStatusStop
 )
 
@@ -61,11 +59,10 @@ type allocationWire struct {
 	DesiredStatus, DesiredDescription string
 	PreemptedByAllocation             string
 	TaskStates                        map[string]*taskWire
-	CreateIndex, ModifyIndex          uint64
+	CreateIndex                       uint64
 }
 
 type taskWire struct {
-	State  string
 	Failed bool
 	Events []taskEvent
 }

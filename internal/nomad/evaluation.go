@@ -9,20 +9,18 @@ import (
 
 // evaluationWire is what lists and events have in common.
 type evaluationWire struct {
-	ID, JobID, TriggeredBy    string
+	JobID, TriggeredBy        string
 	Status, StatusDescription string
 	FailedTGAllocs            map[string]*metricWire
-	ModifyIndex               uint64
 }
 
 // metricWire is Nomad's account of why a group found no place.
 type metricWire struct {
-	NodesEvaluated, NodesFiltered, NodesInPool int
-	NodesExhausted                             int
-	ConstraintFiltered                         map[string]int
-	ClassFiltered                              map[string]int
-	DimensionExhausted                         map[string]int
-	QuotaExhausted                             []string
+	NodesEvaluated, NodesInPool int
+	ConstraintFiltered          map[string]int
+	ClassFiltered               map[string]int
+	DimensionExhausted          map[string]int
+	QuotaExhausted              []string
 }
 
 const (

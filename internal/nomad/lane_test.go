@@ -36,7 +36,7 @@ func TestLaneLivesAndIsPurged(t *testing.T) {
 	}
 	eventually(t, "the lane runs", func() bool {
 		l := lane(t, c, opened.Job)
-		return !l.Gone && len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == ClientRunning
+		return !l.Gone && len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == api.AllocClientStatusRunning
 	})
 	a := lane(t, c, opened.Job).Children[0].Allocation
 	if a.Lane != order.Lane || a.Node != order.Node || a.Job != opened.Job || a.Child != opened.Child || a.Ended() {

@@ -23,7 +23,7 @@ func runningLane(t *testing.T, c *Client, name string, priority int) Opened {
 	opened := openLane(t, c, LaneOrder{Lane: "lane0held", Template: name, Node: theNode(t, c).ID, UUIDs: gpus[:1]})
 	eventually(t, "the lane runs", func() bool {
 		l := lane(t, c, opened.Job)
-		return len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == ClientRunning
+		return len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == api.AllocClientStatusRunning
 	})
 	return opened
 }
@@ -41,7 +41,7 @@ func TestLanesDoNotPreemptEachOther(t *testing.T) {
 	register(t, c, job)
 	wants := openLane(t, c, LaneOrder{Lane: "lane1wants", Template: "high", Node: theNode(t, c).ID, UUIDs: gpus[:1]})
 	until(w, "block", func(e LaneBlocked) bool { return e.Job == wants.Job })
-	if a := lane(t, c, held.Job).Children[0].Allocation; a.DesiredStatus != DesiredRun || a.ClientStatus != ClientRunning {
+	if a := lane(t, c, held.Job).Children[0].Allocation; a.DesiredStatus != api.AllocDesiredStatusRun || a.ClientStatus != api.AllocClientStatusRunning {
 		t.Errorf("the lane that ran: %+v", a)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
 	"github.com/gangd/gangd/internal/gang"
 )
 
@@ -57,7 +59,7 @@ func TestWatchBeginsWithAllThereIs(t *testing.T) {
 	opened := openLane(t, c, LaneOrder{Lane: "lane0before", Template: "before", Node: node.ID, UUIDs: gpus[:2]})
 	eventually(t, "the lane runs", func() bool {
 		l := lane(t, c, opened.Job)
-		return len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == ClientRunning
+		return len(l.Children) == 1 && l.Children[0].Allocation != nil && l.Children[0].Allocation.ClientStatus == api.AllocClientStatusRunning
 	})
 
 	w := watch(t, c)
@@ -88,7 +90,7 @@ func TestWatchBeginsWithAllThereIs(t *testing.T) {
 		case LaneGone:
 			told = e.Job == opened.Job
 		case AllocationChanged:
-			if e.DesiredStatus == DesiredRun && e.ClientStatus != ClientRunning {
+			if e.DesiredStatus == api.AllocDesiredStatusRun && e.ClientStatus != api.AllocClientStatusRunning {
 				t.Errorf("an old state is told after the list: %+v", e)
 			}
 		}
