@@ -63,10 +63,10 @@ type entry struct {
 	lanes []*lane // of the present attempt, by member
 	// readyBy ends the start barrier.
 	readyBy time.Time
-	// notBefore ends the pause after a failure; queued says whether the engine
-	// has it.
+	// notBefore ends the pause after a failure; inEngine says whether the engine
+	// has it among those that wait.
 	notBefore time.Time
-	queued    bool
+	inEngine  bool
 	runBegan  time.Time
 	published bool
 	// publishAt is when a manifest that could not be written is tried again,
@@ -275,7 +275,7 @@ func (c *Core) touchLane(l *lane) {
 func (c *Core) flush() {
 	c.cut()
 	// What needs no durability of its own still goes behind what was written.
-	slices.SortStableFunc(c.out.Actions, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(c.out.Actions, func(a, b Action) int { return cmp.Compare(orderOf(a), orderOf(b)) })
 }
 
 // touchedChanges are the records of what was touched: gangs before lanes,
@@ -323,8 +323,8 @@ func pack(changes []gang.Change) []gang.Batch {
 	return out
 }
 
-// rank puts answers and news behind what is done.
-func rank(a Action) int {
+// orderOf puts answers and news behind what is done.
+func orderOf(a Action) int {
 	switch a.(type) {
 	case Answer, Changed:
 		return 1

@@ -16,7 +16,7 @@ func (c *Core) launch(d schedule.Start) {
 		c.fault("launch gang %s, attempt %d: the engine started what the coordinator does not wait for", d.ID, d.Attempt)
 		return
 	}
-	g.queued = false
+	g.inEngine = false
 	if !c.move(g, gang.Launching) {
 		return
 	}

@@ -405,7 +405,7 @@ func (c *Core) beginDeciding() {
 	for _, g := range c.bySeq {
 		if !g.rec.State.Placed() && !g.rec.State.Terminal() && !c.now.Before(g.notBefore) {
 			together = append(together, schedule.Submit{Gang: g.forEngine()})
-			g.queued = true
+			g.inEngine = true
 		}
 	}
 	if err := c.decide(together); err != nil {

@@ -61,7 +61,7 @@ func (c *Core) describe(g *entry, full bool, reasons *schedule.Explainer) gang.S
 	switch {
 	case g.rec.State == gang.Queued && !c.deciding:
 		s.Code, s.Reason = gang.CodeNotReconciled, "gangd has just taken over and still learns what runs where"
-	case g.rec.State == gang.Queued && !g.queued:
+	case g.rec.State == gang.Queued && !g.inEngine:
 		s.Code = gang.CodeBackoff
 		s.Reason = fmt.Sprintf("rests until %s: %s", g.notBefore.UTC().Format(time.TimeOnly), g.rec.Why)
 	case g.rec.State == gang.Queued:

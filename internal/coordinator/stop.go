@@ -335,7 +335,7 @@ func (c *Core) enqueue(g *entry) {
 	if !c.deciding {
 		return // it goes with the whole queue
 	}
-	g.queued = true
+	g.inEngine = true
 	if err := c.decide(schedule.Submit{Gang: g.forEngine()}); err != nil {
 		c.fault("queue gang %s again: %w", g.rec.ID, err)
 	}
@@ -345,28 +345,51 @@ func (c *Core) enqueue(g *entry) {
 func (c *Core) tick() {
 	c.beginDeciding()
 	maps.DeleteFunc(c.forgotten, func(_ gang.LaneID, until time.Time) bool { return c.now.After(until) })
+	c.endRests()
+	c.publishAgain()
+	c.tryNodesAgain()
+	c.deadlines()
+}
+
+// endRests queues the gangs whose pause after a failure is over.
+func (c *Core) endRests() {
 	for _, id := range sortedIDs(c.resting) {
 		g := c.resting[id]
-		if !c.now.Before(g.notBefore) {
-			delete(c.resting, id)
-			if g.rec.State == gang.Queued && !g.queued {
-				c.enqueue(g)
-			}
+		if c.now.Before(g.notBefore) {
+			continue
+		}
+		delete(c.resting, id)
+		if g.rec.State == gang.Queued && !g.inEngine {
+			c.enqueue(g)
 		}
 	}
+}
+
+// publishAgain has manifests written that could not be.
+func (c *Core) publishAgain() {
 	for _, id := range sortedIDs(c.unpublished) {
-		if g := c.unpublished[id]; !c.now.Before(g.publishAt) {
-			delete(c.unpublished, id)
-			if g.rec.State == gang.Finishing && !g.published {
-				c.act(g.manifest())
-			}
+		g := c.unpublished[id]
+		if c.now.Before(g.publishAt) {
+			continue
+		}
+		delete(c.unpublished, id)
+		if g.rec.State == gang.Finishing && !g.published {
+			c.act(g.manifest())
 		}
 	}
+}
+
+// tryNodesAgain lets nodes have lanes again on which Nomad found no room.
+func (c *Core) tryNodesAgain() {
 	for _, id := range sortedIDs(c.noRoom) {
 		if n := c.noRoom[id]; !c.now.Before(n.noRoomUntil) {
 			c.roomAgain(n)
 		}
 	}
+}
+
+// deadlines are those of all lanes, and of the gangs in them.
+func (c *Core) deadlines() {
 	seen := make(map[gang.ID]bool)
 	for _, l := range c.lanesInOrder() {
 		c.laneDeadlines(l)

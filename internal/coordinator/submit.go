@@ -43,7 +43,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 		c.insert(g)
 		c.seeTemplate(g.rec.Template, in.Templates[g.rec.Template].Version)
 		c.touch(g)
-		g.queued = true
+		g.inEngine = true
 	}
 	c.cut() // all or none, whatever is decided on them
 	if err := c.decide(together); err != nil {
@@ -152,10 +152,10 @@ func (c *Core) cancelEntry(g *entry) error {
 
 // dequeue takes a gang that waits from the engine.
 func (c *Core) dequeue(g *entry) {
-	if !g.queued {
+	if !g.inEngine {
 		return
 	}
-	g.queued = false
+	g.inEngine = false
 	if err := c.decide(schedule.Withdraw{ID: g.rec.ID}); err != nil {
 		c.fault("dequeue: %w", err)
 	}

@@ -25,7 +25,7 @@ const (
 )
 
 // writer makes effects durable, and does what follows, in order. Calls that
-// take time run beside it; those of one lane run one after another.
+// take time run beside it; those of one lane, or gang, run one after another.
 type writer struct {
 	loop  *Loop
 	term  *term
@@ -35,8 +35,14 @@ type writer struct {
 	calls sync.WaitGroup
 
 	mu   sync.Mutex
-	last map[gang.LaneID]*call // the last one of each lane
+	last map[callKey]*call
 }
+
+// callKey names the lane, or the gang, whose calls run one after another.
+type callKey string
+
+func laneCalls(id gang.LaneID) callKey { return callKey("lane/" + id) }
+func gangCalls(id gang.ID) callKey     { return callKey("gang/" + id) }
 
 // call is one call beside the writer.
 type call struct {
@@ -48,7 +54,7 @@ type call struct {
 
 func newWriter(l *Loop, t *term, held Term) *writer {
 	return &writer{
-		loop: l, term: t, held: held, last: make(map[gang.LaneID]*call),
+		loop: l, term: t, held: held, last: make(map[callKey]*call),
 		nomad: make(chan struct{}, maxCalls), blobs: make(chan struct{}, maxCalls),
 	}
 }
@@ -143,17 +149,17 @@ func (w *writer) do(a Action) {
 	log := w.loop.cfg.Log
 	switch a := a.(type) {
 	case OpenLane:
-		w.call(a.Lane, &call{}, w.nomad, func(ctx context.Context) Input {
+		w.call(laneCalls(a.Lane), &call{}, w.nomad, func(ctx context.Context) Input {
 			version, err := retry(ctx, func() (uint64, error) { return w.loop.cfg.Nomad.OpenLane(ctx, a) })
 			return LaneOpened{Lane: a.Lane, Version: version, Err: err}
 		})
 	case PurgeLane:
-		w.call(a.Lane, &call{purges: a.Job}, w.nomad, func(ctx context.Context) Input {
+		w.call(laneCalls(a.Lane), &call{purges: a.Job}, w.nomad, func(ctx context.Context) Input {
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Nomad.PurgeLane(ctx, a.Job) })
 			return LanePurged{Lane: a.Lane, Err: err}
 		})
 	case Publish:
-		w.call(gang.LaneID(a.Run.Gang), &call{}, w.blobs, func(ctx context.Context) Input {
+		w.call(gangCalls(a.Run.Gang), &call{}, w.blobs, func(ctx context.Context) Input {
 			key := fmt.Sprintf("gangs/%s.json", a.Run.Gang)
 			_, err := retry(ctx, func() (struct{}, error) { return struct{}{}, w.loop.cfg.Blobs.Publish(ctx, key, a.Manifest) })
 			return Published{a.Run, err}
@@ -187,10 +193,10 @@ type delivery struct {
 
 func (delivery) action() {}
 
-// call runs one call beside the writer, after the last one of the same lane. A
+// call runs one call beside the writer, after the last one of the same key. A
 // job that is to be purged already, as Nomad may tell of a stray one again and
 // again, is not purged a second time.
-func (w *writer) call(key gang.LaneID, c *call, slots chan struct{}, f func(context.Context) Input) {
+func (w *writer) call(key callKey, c *call, slots chan struct{}, f func(context.Context) Input) {
 	c.done = make(chan struct{})
 	w.mu.Lock()
 	before := w.last[key]
@@ -238,7 +244,7 @@ func (w *writer) begin(c *call, slots chan struct{}) bool {
 	return true
 }
 
-func (w *writer) finished(key gang.LaneID, c *call) {
+func (w *writer) finished(key callKey, c *call) {
 	close(c.done)
 	w.mu.Lock()
 	defer w.mu.Unlock()
