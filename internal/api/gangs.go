@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,15 +41,12 @@ type Cluster struct {
 	Nodes  []cluster.NodeStatus `json:"nodes"`
 }
 
-// idRule is what gang.NewID makes.
-var idRule = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}-[0-9a-v]{8}$`)
-
 func gangID(r *http.Request) (gang.ID, error) {
-	id := r.PathValue("id")
-	if !idRule.MatchString(id) {
-		return "", invalid("id", "%q is no gang's ID: one looks like sea-k3v9qd2m", id)
+	id, err := gang.ParseID(r.PathValue("id"))
+	if err != nil {
+		return "", invalid("id", "%v", err)
 	}
-	return gang.ID(id), nil
+	return id, nil
 }
 
 func (s *Server) submit(w http.ResponseWriter, r *http.Request) error {
@@ -110,7 +107,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 }
 
 func selection(q url.Values) (gang.Selection, error) {
-	for name := range q {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.Contains([]string{"state", "tenant", "prefix", "limit"}, name) {
 			return gang.Selection{}, invalid(name, "%q is no filter: use state, tenant, prefix or limit", name)
 		}

@@ -247,6 +247,15 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+func TestOfSeveralWrongFiltersTheSameIsNamed(t *testing.T) {
+	url := serve(t, &scheduler{}, nil).URL + "/v1/gangs?zone=a&owner=b&limit=1&age=c&kind=d"
+	for range 20 {
+		if answer, body := call(t, "GET", url, "", ""); answer.StatusCode != 400 || *detail(t, body).Param != "age" {
+			t.Fatalf("got %d %s", answer.StatusCode, body)
+		}
+	}
+}
+
 func TestClusterByNode(t *testing.T) {
 	s := &scheduler{nodes: []cluster.NodeStatus{{ID: "1", Name: "n-1"}, {ID: "2", Name: "n-2"}, {ID: "3", Name: "n-3"}}}
 	url := serve(t, s, nil).URL

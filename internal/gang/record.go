@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -163,6 +164,20 @@ func NewLaneID(id ID, attempt, member int) LaneID {
 
 // NewID makes a gang's ID from its name and five random bytes.
 func NewID(name string, random [5]byte) ID { return ID(name + "-" + encodeID(random[:])) }
+
+// ParseID takes what NewID makes of a valid name, and refuses all else.
+func ParseID(text string) (ID, error) {
+	dash := len(text) - randomLen - 1
+	if dash < 1 || text[dash] != '-' || !validName(text[:dash]) || !randomRule.MatchString(text[dash+1:]) {
+		return "", fmt.Errorf("%q is no gang's ID: one looks like sea-k3v9qd2m", text)
+	}
+	return ID(text), nil
+}
+
+// randomLen is how many characters encodeID makes of five bytes.
+const randomLen = 8
+
+var randomRule = regexp.MustCompile(`^[0-9a-v]*$`)
 
 func encodeID(b []byte) string {
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b))

@@ -172,6 +172,24 @@ func TestLaneIDsDiffer(t *testing.T) {
 	}
 }
 
+func TestParseID(t *testing.T) {
+	long := strings.Repeat("n", MaxNameLen)
+	for _, name := range []string{"a", "sea", "a-b-0", long} {
+		id := NewID(name, [5]byte{0xff, 1, 2, 3, 4})
+		if got, err := ParseID(string(id)); got != id || err != nil {
+			t.Errorf("%s is read as %q, %v", id, got, err)
+		}
+	}
+	for _, text := range []string{
+		"", "sea", "-0123457v", "sea0123457v", "sea-0123457w", "sea-0123457", "sea-01234567v", "Sea-0123457v", "a--0123457v",
+		"-a-0123457v", "a/b-0123457v", "sea-0123457v\n", long + "n-0123457v",
+	} {
+		if got, err := ParseID(text); err == nil {
+			t.Errorf("%q is taken as %q", text, got)
+		}
+	}
+}
+
 func TestNewID(t *testing.T) {
 	if got := NewID("sea", [5]byte{0, 0x44, 0x32, 0x14, 0xff}); got != "sea-0123457v" {
 		t.Errorf("NewID = %s", got)

@@ -79,6 +79,8 @@ func (s *Spec) Members() int {
 
 var nameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
+func validName(name string) bool { return len(name) <= MaxNameLen && nameRule.MatchString(name) }
+
 var labelRule = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._/-]{1,%d}$`, MaxLabelLen))
 
 // Validate checks all that can be checked without a cluster and returns every
@@ -91,7 +93,7 @@ func (s *Spec) Validate() error {
 	refuse := func(field, format string, args ...any) {
 		faults = append(faults, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...), Refusal: true})
 	}
-	if len(s.Name) > MaxNameLen || !nameRule.MatchString(s.Name) {
+	if !validName(s.Name) {
 		bad("name", "%q is no name: use up to %d of a-z, 0-9 and '-', neither first nor last a '-'", s.Name, MaxNameLen)
 	}
 	if s.Template == "" {
