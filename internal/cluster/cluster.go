@@ -14,6 +14,8 @@ type Cluster struct {
 	byID    map[string]*Node
 	root    *Domain
 	models  []string
+	memory  map[string]int // least memory of a GPU, by model
+	spots   int
 	journal []undo
 	marks   int
 }
@@ -49,14 +51,27 @@ func (c *Cluster) Node(id string) *Node { return c.byID[id] }
 // Models lists the GPU models that there are, by their first node.
 func (c *Cluster) Models() []string { return c.models }
 
+// LeastMemory is the memory that each node of a model has on its GPUs, or more,
+// in MiB.
+func (c *Cluster) LeastMemory(model string) int { return c.memory[model] }
+
 func (c *Cluster) findModels() {
-	c.models = c.models[:0]
+	c.models, c.memory = c.models[:0], make(map[string]int)
 	for _, n := range c.nodes {
-		if n.Model != "" && !slices.Contains(c.models, n.Model) {
-			c.models = append(c.models, n.Model)
+		if n.Model == "" {
+			continue
 		}
+		least, known := c.memory[n.Model]
+		if !known {
+			c.models = append(c.models, n.Model)
+			least = n.MemoryMiB
+		}
+		c.memory[n.Model] = min(least, n.MemoryMiB)
 	}
 }
+
+// Spots counts the nodes that may be taken away.
+func (c *Cluster) Spots() int { return c.spots }
 
 // Set adds a node, or replaces what was observed of it; what members hold on
 // it stays held. It may not be called within a trial.
@@ -66,7 +81,8 @@ func (c *Cluster) Set(spec Spec) error {
 		return fmt.Errorf("take node %s into the cluster: %w", spec.ID, err)
 	}
 	n := c.byID[spec.ID]
-	if n == nil {
+	fresh := n == nil
+	if fresh {
 		n = &Node{index: c.seen}
 		c.seen++
 		c.nodes = append(c.nodes, n)
@@ -75,17 +91,28 @@ func (c *Cluster) Set(spec Spec) error {
 		c.count(n, -1)
 		c.leave(n)
 	}
-	model := n.Model
+	model, memory := n.Model, n.MemoryMiB
+	c.spots += spot(spec) - spot(n.Spec)
 	n.Spec = spec
 	n.Domains = slices.Clone(spec.Domains)
 	n.GPUs = slices.Clone(spec.GPUs)
 	n.derive()
-	if n.Model != model {
+	if fresh {
+		n.declareWarm(spec.Warm)
+	}
+	if n.Model != model || n.MemoryMiB != memory {
 		c.findModels()
 	}
 	c.join(n)
 	c.count(n, +1)
 	return nil
+}
+
+func spot(s Spec) int {
+	if s.Spot {
+		return 1
+	}
+	return 0
 }
 
 // Remove forgets a node, on which nothing may be held. A node that comes again
@@ -101,6 +128,7 @@ func (c *Cluster) Remove(id string) error {
 	}
 	c.count(n, -1)
 	c.leave(n)
+	c.spots -= spot(n.Spec)
 	delete(c.byID, id)
 	c.nodes = slices.DeleteFunc(c.nodes, func(m *Node) bool { return m == n })
 	c.findModels()

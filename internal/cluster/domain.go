@@ -19,10 +19,10 @@ type Domain struct {
 	tallies [views]map[string]*tally
 }
 
-// tally counts nodes by a number of GPUs.
+// tally counts nodes by a number of GPUs: with at least so many of them.
 type tally struct {
-	nodes [MaxGPUsPerNode + 1]int
-	gpus  int
+	with [MaxGPUsPerNode + 1]int
+	gpus int
 }
 
 func newDomain(parent *Domain, name string) *Domain {
@@ -56,14 +56,10 @@ func (t *tally) sum() int {
 }
 
 func (t *tally) atLeast(n int) int {
-	if t == nil {
+	if t == nil || n >= len(t.with) {
 		return 0
 	}
-	total := 0
-	for _, nodes := range t.nodes[min(n, len(t.nodes)):] {
-		total += nodes
-	}
-	return total
+	return t.with[n]
 }
 
 // join puts a node into its domains, which are made where they are missing.
@@ -147,7 +143,9 @@ func (d *Domain) add(n *Node, sign int) {
 			tallies[n.Model] = t
 		}
 		gpus := n.In(View(v)).Count()
-		t.nodes[gpus] += sign
+		for k := range gpus + 1 {
+			t.with[k] += sign
+		}
 		t.gpus += sign * gpus
 	}
 }
@@ -161,7 +159,7 @@ func (d *Domain) differs(e *Domain) error {
 				want = new(tally)
 			}
 			if *tallies[model] != *want {
-				return fmt.Errorf("domain %q: the count of %s nodes by GPUs is %v, rebuilt %v", d.Name, model, tallies[model].nodes, want.nodes)
+				return fmt.Errorf("domain %q: the count of %s nodes by GPUs is %v, rebuilt %v", d.Name, model, tallies[model].with, want.with)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 )
 
 // MaxGPUsPerNode bounds a node, so that its GPUs fit a Mask.
@@ -74,6 +75,15 @@ type Spec struct {
 	Schedulable bool
 	State       NodeState
 	Why         string
+	// Draining nodes are to be left by what runs there.
+	Draining bool
+	// Spot nodes may be taken away; GoneAt is when this one will be, once that
+	// is known.
+	Spot   bool
+	GoneAt time.Time
+	// Warm names the models whose weights are in the memory of all its GPUs when
+	// the node is first seen.
+	Warm []string
 }
 
 // Node is a node of the cluster with what is free on it.
@@ -86,6 +96,7 @@ type Node struct {
 	islands   []Mask
 	healthy   Mask
 	used      Mask
+	warm      warmth
 	domains   []*Domain // widest first; the cluster itself is not in it
 }
 

@@ -70,8 +70,8 @@ func TestAnAttemptWithoutAllocationsIsKeptToo(t *testing.T) {
 	if len(rec.Attempts) != 1 || rec.Attempts[0].Started != 0 || len(rec.Attempts[0].Members) != 1 || rec.Attempts[0].Members[0].Allocation != "" {
 		t.Fatalf("kept %+v", rec.Attempts)
 	}
-	if rec.State != gang.Queued || rec.Times.Queued != gang.Millis(w.now.Add(pause(2))) {
-		t.Errorf("it is %s, and queued again at %d; it rests %s from %d on", rec.State, rec.Times.Queued, pause(2), gang.Millis(w.now))
+	if rec.State != gang.Queued || rec.Times.Queued != gang.Millis(w.now.Add(gang.Pause(2))) {
+		t.Errorf("it is %s, and queued again at %d; it rests %s from %d on", rec.State, rec.Times.Queued, gang.Pause(2), gang.Millis(w.now))
 	}
 }
 

@@ -149,11 +149,16 @@ type Config struct {
 	MaxQueue, MaxFinished int
 }
 
+// strict is the order of the agent: tiers by priority, first come first served,
+// and nothing goes ahead of a gang that does not fit. Nobody is stopped for
+// another: that takes orders which the coordinator does not carry out.
+var strict = schedule.Policy{Arrival: true, NoBackfill: true, NoPreemption: true}
+
 // NewCore makes the core of a term; its first input is Restored.
 func NewCore(cfg Config) *Core {
 	return &Core{
 		cfg:       cfg,
-		engine:    schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: cfg.Tiers}),
+		engine:    schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: cfg.Tiers, Policy: strict}),
 		gangs:     make(map[gang.ID]*entry),
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),

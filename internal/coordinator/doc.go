@@ -44,11 +44,5 @@ const (
 	warmUp = 3 * time.Second
 	// purgeAgain is the pause between failed calls to purge a lane's jobs.
 	purgeAgain = 10 * time.Second
-	// backoff doubles from backoffFirst to backoffMost from the second failure
-	// of a gang on.
-	backoffFirst = 5 * time.Second
-	backoffMost  = 5 * time.Minute
-	// maxAvoid bounds the nodes that a gang's record remembers as unfit.
-	maxAvoid = 16
-	maxWhy   = 500
+	maxWhy     = 500
 )

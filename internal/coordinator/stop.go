@@ -3,7 +3,6 @@ package coordinator
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,31 +50,12 @@ func (c *Core) recover(g *entry, why string, of *lane) {
 func (c *Core) retry(g *entry, why string, of *lane) {
 	g.rec.Failures++
 	g.guessed = false
-	g.rest(c.now.Add(pause(g.rec.Failures)))
+	g.rest(c.now.Add(gang.Pause(g.rec.Failures)))
 	c.stop(g, gang.Recovering, "", why, of)
 }
 
-// avoid notes a node on which the gang failed; of too many the oldest is
-// forgotten.
-func (g *entry) avoid(node string) {
-	if !slices.Contains(g.rec.Avoid, node) {
-		g.rec.Avoid = append(g.rec.Avoid, node)
-		g.rec.Avoid = g.rec.Avoid[max(0, len(g.rec.Avoid)-maxAvoid):]
-	}
-}
-
-// pause is the time that a gang rests after its nth failure: none after the
-// first.
-func pause(failures int) time.Duration {
-	if failures < 2 {
-		return 0
-	}
-	d := backoffFirst
-	for i := 2; i < failures && d < backoffMost; i++ {
-		d *= 2
-	}
-	return min(d, backoffMost)
-}
+// avoid notes a node on which the gang failed.
+func (g *entry) avoid(node string) { g.rec.Avoid = gang.AddAvoided(g.rec.Avoid, node) }
 
 // unfit: a lane will not become ready. The gang is stopped whole, and avoids
 // the node.
@@ -117,10 +97,10 @@ func (c *Core) preempted(l *lane, by string) {
 		return
 	case c.active(l.laneRun()) != nil:
 		g.avoid(l.rec.Node)
-		g.rest(c.now.Add(backoffFirst))
+		g.rest(c.now.Add(gang.Pause(2)))
 		c.stop(g, gang.Preempting, "", why, l)
 	case g.rec.State == gang.Preempting: // its keeper was quicker to say that it ends
-		g.rest(c.now.Add(backoffFirst))
+		g.rest(c.now.Add(gang.Pause(2)))
 		c.blame(g, l, why)
 	}
 	l.preempted = true

@@ -13,9 +13,10 @@ import (
 const (
 	MaxGPUs       = 1024
 	MaxNameLen    = 40
-	MaxLabelLen   = 63 // of a template, tenant or tier
+	MaxLabelLen   = 63 // of a template, tenant, tier or model
 	MaxParamsSize = 64 << 10
 	MaxRetries    = 100
+	MaxSizes      = 64 // of an elastic gang
 )
 
 // Reuse says which gangs may follow in a lane that ran one of this template.
@@ -35,6 +36,24 @@ type Topology struct {
 	// Prefer names the narrowest level worth trying for; empty means the
 	// narrowest there is.
 	Prefer string `json:"prefer,omitempty"`
+	// Segment is a number of nodes: the ranks of each run of so many members lie
+	// in one domain of the narrowest level. 0 asks for none.
+	Segment int `json:"segment,omitempty"`
+}
+
+// Size is one that an elastic gang can run at.
+type Size struct {
+	GPUs int           `json:"gpus"`
+	Run  time.Duration `json:"run_ns"`
+}
+
+// Checkpoint says how a gang saves its state.
+type Checkpoint struct {
+	// Every is the run time after which it saves by itself; 0 means never.
+	Every time.Duration `json:"every_ns,omitempty"`
+	// Cost is the time to save on demand, Restore that to start from it.
+	Cost    time.Duration `json:"cost_ns,omitempty"`
+	Restore time.Duration `json:"restore_ns,omitempty"`
 }
 
 // Spec is what a user asks for. It does not change once it is accepted.
@@ -64,9 +83,18 @@ type Spec struct {
 	ReadyTimeout time.Duration `json:"ready_timeout_ns,omitempty"`
 	// InfraRetries bounds the restarts after the loss of a node, a GPU or a
 	// runner.
-	InfraRetries int             `json:"infra_retries"`
-	Reuse        Reuse           `json:"reuse,omitempty"`
-	Params       json.RawMessage `json:"params,omitempty"`
+	InfraRetries int `json:"infra_retries"`
+	// Elastic lists the sizes at which it can run, ascending, GPUs among them;
+	// empty where that is the only one.
+	Elastic []Size `json:"elastic,omitempty"`
+	// Model names what its runner loads.
+	Model string `json:"model,omitempty"`
+	// Checkpoint is nil for a gang that cannot save its state.
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	// Pinned gangs are never stopped for another.
+	Pinned bool            `json:"pinned,omitempty"`
+	Reuse  Reuse           `json:"reuse,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
 }
 
 // Members returns the number of members: one a node.
@@ -83,63 +111,174 @@ func validName(name string) bool { return len(name) <= MaxNameLen && nameRule.Ma
 
 var labelRule = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._/-]{1,%d}$`, MaxLabelLen))
 
+// PerNode is the number of GPUs of each member where the largest node has so
+// many: what is asked for, or else the largest divisor of GPUs that fits.
+// It is 0 where there is no node.
+func (s *Spec) PerNode(largest int) int {
+	if s.GPUsPerNode > 0 {
+		return s.GPUsPerNode
+	}
+	for k := min(largest, s.GPUs); k > 0; k-- {
+		if s.GPUs%k == 0 {
+			return k
+		}
+	}
+	return 0
+}
+
+// SpeedAt is the run time at the preferred size that is done in one second of
+// run at another; 1 for a gang of one size.
+func (s *Spec) SpeedAt(gpus int) float64 {
+	var preferred, at time.Duration
+	for _, size := range s.Elastic {
+		if size.GPUs == s.GPUs {
+			preferred = size.Run
+		}
+		if size.GPUs == gpus {
+			at = size.Run
+		}
+	}
+	if preferred <= 0 || at <= 0 {
+		return 1
+	}
+	return float64(preferred) / float64(at)
+}
+
+// faults collects what is wrong with a specification.
+type faults []error
+
+func (f *faults) bad(field, format string, args ...any) {
+	*f = append(*f, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (f *faults) refuse(field, format string, args ...any) {
+	*f = append(*f, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...), Refusal: true})
+}
+
 // Validate checks all that can be checked without a cluster and returns every
 // fault that it finds, joined.
 func (s *Spec) Validate() error {
-	var faults []error
-	bad := func(field, format string, args ...any) {
-		faults = append(faults, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
-	}
-	refuse := func(field, format string, args ...any) {
-		faults = append(faults, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...), Refusal: true})
-	}
+	var f faults
 	if !validName(s.Name) {
-		bad("name", "%q is no name: use up to %d of a-z, 0-9 and '-', neither first nor last a '-'", s.Name, MaxNameLen)
+		f.bad("name", "%q is no name: use up to %d of a-z, 0-9 and '-', neither first nor last a '-'", s.Name, MaxNameLen)
 	}
 	if s.Template == "" {
-		bad("template", "is missing: name the parameterized Nomad job that says how a member runs")
+		f.bad("template", "is missing: name the parameterized Nomad job that says how a member runs")
 	}
-	for _, label := range []struct{ field, value string }{{"template", s.Template}, {"tenant", s.Tenant}, {"tier", s.Tier}} {
-		if label.value != "" && !labelRule.MatchString(label.value) {
-			bad(label.field, "%q is no name: use up to %d letters, digits, '.', '_', '-' and '/'", label.value, MaxLabelLen)
-		}
-	}
+	f.label("template", s.Template)
 	switch {
 	case s.GPUs < 1:
-		bad("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
+		f.bad("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
 	case s.GPUs > MaxGPUs:
-		refuse("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
-	}
-	switch {
-	case s.GPUsPerNode < 0:
-		bad("gpus_per_node", "%d is negative", s.GPUsPerNode)
-	case s.GPUsPerNode > 0 && s.GPUs%s.GPUsPerNode != 0:
-		refuse("gpus", "%d is no multiple of gpus_per_node = %d", s.GPUs, s.GPUsPerNode)
-	}
-	if s.GPUMemoryMiB < 0 {
-		bad("gpu_memory", "is negative")
-	}
-	if s.Estimate < 0 {
-		bad("estimate", "%s is negative", s.Estimate)
-	}
-	if s.MaxRun < 0 {
-		bad("max_run", "%s is negative", s.MaxRun)
+		f.refuse("gpus", "%d is not between 1 and %d", s.GPUs, MaxGPUs)
 	}
 	if s.InfraRetries < 0 || s.InfraRetries > MaxRetries {
-		bad("infra_retries", "%d is not between 0 and %d", s.InfraRetries, MaxRetries)
+		f.bad("infra_retries", "%d is not between 0 and %d", s.InfraRetries, MaxRetries)
 	}
+	s.demand(&f)
 	switch s.Reuse {
 	case "", ReuseAny, ReuseTenant, ReuseNever:
 	default:
-		bad("reuse", "%q is none of \"any\", \"tenant\", \"never\"", s.Reuse)
+		f.bad("reuse", "%q is none of \"any\", \"tenant\", \"never\"", s.Reuse)
 	}
 	if len(s.Params) > MaxParamsSize {
-		bad("params", "are %d bytes as JSON, at most %d are taken: put large input into the blob store", len(s.Params), MaxParamsSize)
+		f.bad("params", "are %d bytes as JSON, at most %d are taken: put large input into the blob store", len(s.Params), MaxParamsSize)
 	} else if len(s.Params) > 0 && !isObject(s.Params) {
-		bad("params", "are not a JSON object")
+		f.bad("params", "are not a JSON object")
 	}
-	return errors.Join(faults...)
+	return errors.Join(f...)
 }
+
+// ValidateDemand checks what the gang asks of a cluster alone: a scenario has
+// gangs without templates, by other names, and of any number of GPUs.
+func (s *Spec) ValidateDemand() error {
+	var f faults
+	if s.GPUs < 1 {
+		f.bad("gpus", "%d is less than 1", s.GPUs)
+	}
+	if s.InfraRetries < 0 {
+		f.bad("infra_retries", "%d is negative", s.InfraRetries)
+	}
+	s.demand(&f)
+	return errors.Join(f...)
+}
+
+func (s *Spec) demand(f *faults) {
+	f.label("tenant", s.Tenant)
+	f.label("tier", s.Tier)
+	f.label("model", s.Model)
+	s.shape(f)
+	for _, number := range []struct {
+		field string
+		value int
+	}{{"gpu_memory", s.GPUMemoryMiB}, {"segment", s.Topology.Segment}} {
+		if number.value < 0 {
+			f.bad(number.field, "is negative")
+		}
+	}
+	for _, d := range s.durations() {
+		if d.value < 0 {
+			f.bad(d.field, "%s is negative", d.value)
+		}
+	}
+}
+
+// shape checks how the GPUs divide into members, at every size.
+func (s *Spec) shape(f *faults) {
+	switch {
+	case s.GPUsPerNode < 0:
+		f.bad("gpus_per_node", "%d is negative", s.GPUsPerNode)
+		return
+	case !s.divides(s.GPUs):
+		f.refuse("gpus", "%d is no multiple of gpus_per_node = %d", s.GPUs, s.GPUsPerNode)
+	case s.Topology.Segment > 0 && s.GPUsPerNode > 0 && s.Members()%s.Topology.Segment != 0:
+		f.refuse("segment", "%d nodes do not divide the %d members", s.Topology.Segment, s.Members())
+	}
+	if len(s.Elastic) > MaxSizes {
+		f.bad("elastic", "has %d sizes, at most %d are taken", len(s.Elastic), MaxSizes)
+		return
+	}
+	preferred := len(s.Elastic) == 0
+	for i, size := range s.Elastic {
+		preferred = preferred || size.GPUs == s.GPUs
+		switch {
+		case size.GPUs < 1 || i > 0 && size.GPUs <= s.Elastic[i-1].GPUs:
+			f.bad("elastic", "the sizes must be positive and ascend")
+		case size.Run <= 0:
+			f.bad("elastic", "the run time on %d GPUs is %s, and must be more than 0s", size.GPUs, size.Run)
+		case size.GPUs > s.GPUsPerNode && !s.divides(size.GPUs):
+			f.refuse("elastic", "%d is no multiple of gpus_per_node = %d", size.GPUs, s.GPUsPerNode)
+		}
+	}
+	if !preferred {
+		f.bad("elastic", "lacks the preferred size, gpus = %d", s.GPUs)
+	}
+}
+
+func (s *Spec) divides(gpus int) bool { return s.GPUsPerNode == 0 || gpus%s.GPUsPerNode == 0 }
+
+type namedDuration struct {
+	field string
+	value time.Duration
+}
+
+func (s *Spec) durations() []namedDuration {
+	all := []namedDuration{{"estimate", s.Estimate}, {"max_run", s.MaxRun}}
+	if c := s.Checkpoint; c != nil {
+		all = append(all, namedDuration{"every", c.Every}, namedDuration{"cost", c.Cost}, namedDuration{"restore", c.Restore})
+	}
+	return all
+}
+
+func (f *faults) label(field, value string) {
+	if value != "" && !labelRule.MatchString(value) {
+		f.bad(field, "%q is no name: use up to %d letters, digits, '.', '_', '-' and '/'", value, MaxLabelLen)
+	}
+}
+
+// IsLabel reports whether the text can name a tenant, a tier, a model, a
+// template, or a gang or node of a scenario.
+func IsLabel(text string) bool { return labelRule.MatchString(text) }
 
 func isObject(raw json.RawMessage) bool {
 	var o map[string]json.RawMessage

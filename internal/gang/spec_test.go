@@ -26,6 +26,11 @@ func TestValidate(t *testing.T) {
 			s.GPU, s.GPUMemoryMiB, s.Estimate, s.MaxRun = "H100-80GB", 61440, time.Minute, time.Hour
 			s.InfraRetries, s.Reuse, s.Params = MaxRetries, ReuseTenant, json.RawMessage(`{"prompt":"a blue sea"}`)
 		}, nil},
+		{"everything of its run is set", func(s *Spec) {
+			s.Model, s.Pinned, s.Topology.Segment = "wan-2.2", true, 2
+			s.Elastic = []Size{{2, 9 * time.Minute}, {8, 5 * time.Minute}, {16, time.Minute}}
+			s.Checkpoint = &Checkpoint{Every: time.Minute, Cost: time.Second, Restore: time.Second}
+		}, nil},
 		{"the widest gang", func(s *Spec) { s.GPUs = MaxGPUs }, nil},
 		{"the longest name", func(s *Spec) { s.Name = strings.Repeat("a", MaxNameLen) }, nil},
 		{"the largest params", func(s *Spec) { s.Params = object(MaxParamsSize) }, nil},
@@ -56,6 +61,17 @@ func TestValidate(t *testing.T) {
 		{"params that are null", func(s *Spec) { s.Params = json.RawMessage(`null`) }, map[string]string{"params": "not a JSON object"}},
 		{"params that are broken", func(s *Spec) { s.Params = json.RawMessage(`{"a":`) }, map[string]string{"params": "not a JSON object"}},
 		{"params too large", func(s *Spec) { s.Params = object(MaxParamsSize + 1) }, map[string]string{"params": "65537 bytes"}},
+		{"a model with a blank", func(s *Spec) { s.Model = "wan 2" }, map[string]string{"model": `"wan 2"`}},
+		{"a segment that does not divide", func(s *Spec) { s.GPUs, s.Topology.Segment = 24, 2 }, map[string]string{"segment": "2 nodes do not divide the 3 members"}},
+		{"a negative segment", func(s *Spec) { s.Topology.Segment = -1 }, map[string]string{"segment": "negative"}},
+		{"no preferred size", func(s *Spec) { s.Elastic = []Size{{8, time.Minute}} }, map[string]string{"elastic": "lacks the preferred size, gpus = 16"}},
+		{"sizes that descend", func(s *Spec) { s.Elastic = []Size{{16, time.Minute}, {8, time.Minute}} }, map[string]string{"elastic": "ascend"}},
+		{"a size of no GPUs", func(s *Spec) { s.Elastic = []Size{{0, time.Minute}, {16, time.Minute}} }, map[string]string{"elastic": "positive"}},
+		{"a size in no time", func(s *Spec) { s.Elastic = []Size{{8, 0}, {16, time.Minute}} }, map[string]string{"elastic": "on 8 GPUs is 0s"}},
+		{"a size that does not divide", func(s *Spec) { s.Elastic = []Size{{12, time.Minute}, {16, time.Minute}} }, map[string]string{"elastic": "12 is no multiple"}},
+		{"too many sizes", func(s *Spec) { s.Elastic = make([]Size, MaxSizes+1) }, map[string]string{"elastic": "65 sizes"}},
+		{"a negative checkpoint", func(s *Spec) { s.Checkpoint = &Checkpoint{Every: -1, Cost: -1, Restore: -1} },
+			map[string]string{"every": "negative", "cost": "negative", "restore": "negative"}},
 		{"every fault is told at once", func(s *Spec) { *s = Spec{GPUs: -1, InfraRetries: -1, Reuse: "x"} },
 			map[string]string{"name": "", "template": "", "gpus": "-1", "infra_retries": "", "reuse": ""}},
 	} {
@@ -108,6 +124,41 @@ func TestMembers(t *testing.T) {
 		s := Spec{GPUs: c.gpus, GPUsPerNode: c.perNode}
 		if got := s.Members(); got != c.want {
 			t.Errorf("%d GPUs by %d: %d members, want %d", c.gpus, c.perNode, got, c.want)
+		}
+	}
+}
+
+func TestMembersOfTheDefaultSize(t *testing.T) {
+	for _, c := range []struct{ gpus, asked, largest, want int }{
+		{16, 4, 8, 4}, {16, 0, 8, 8}, {12, 0, 8, 6}, {7, 0, 4, 1}, {3, 0, 8, 3}, {8, 0, 0, 0},
+	} {
+		s := Spec{GPUs: c.gpus, GPUsPerNode: c.asked}
+		if got := s.PerNode(c.largest); got != c.want {
+			t.Errorf("%d GPUs, gpus_per_node = %d, on nodes of %d: members of %d, want %d", c.gpus, c.asked, c.largest, got, c.want)
+		}
+	}
+}
+
+func TestSpeedOfASize(t *testing.T) {
+	s := Spec{GPUs: 16, Elastic: []Size{{8, 100 * time.Second}, {16, 60 * time.Second}}}
+	for gpus, want := range map[int]float64{8: 0.6, 16: 1, 4: 1} {
+		if got := s.SpeedAt(gpus); got != want {
+			t.Errorf("%g on %d GPUs, want %g", got, gpus, want)
+		}
+	}
+}
+
+// A scenario's gangs have names of their own, no template, and no limits.
+func TestDemandsOfAScenario(t *testing.T) {
+	s := Spec{Name: "A", Tenant: "t", Tier: "t", GPUs: 4 * MaxGPUs, GPUsPerNode: 8, InfraRetries: 2 * MaxRetries}
+	if err := s.ValidateDemand(); err != nil {
+		t.Error(err)
+	}
+	s.GPUs, s.InfraRetries, s.Topology.Segment = 0, -1, -1
+	got := faultsOf(t, s.ValidateDemand())
+	for _, field := range []string{"gpus", "infra_retries", "segment"} {
+		if got[field] == "" {
+			t.Errorf("no fault in %s: %v", field, got)
 		}
 	}
 }

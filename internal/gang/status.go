@@ -12,6 +12,10 @@ type Code string
 // The codes, in the order in which the first that applies is given.
 const (
 	CodeBackoff       Code = "backoff"
+	CodeHeld          Code = "held"
+	CodeQuota         Code = "quota"
+	CodeFairShare     Code = "fair_share"
+	CodeVictims       Code = "waiting_for_victims"
 	CodeReservedOther Code = "reserved_for_other"
 	CodeGPUModel      Code = "gpu_model"
 	CodeTopology      Code = "topology"

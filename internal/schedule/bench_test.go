@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,118 +11,221 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 )
 
-// fragmented makes a cluster of 125 leaves with 16 nodes of 8 GPUs each, 90 %
-// used: the middle leaf has so many nodes that are wholly free, 96 more are
-// scattered, at most 7 in a leaf, and the rest of the 1,600 free GPUs are
-// single ones on busy nodes.
-func fragmented(tb testing.TB, whole int) *Engine {
-	const leaves, nodes, scattered, free = 125, 16, 96, 1600
-	e := New(Config{Levels: []string{"leaf"}, Tiers: []Tier{{"production", 1}}})
-	singles, left := free-8*(whole+scattered), scattered
-	var all Together
-	for leaf := range leaves {
-		empty := min(left, leaf%8)
-		if leaf == leaves/2 {
-			empty = whole
-		} else {
-			left -= empty
-		}
-		for i := range nodes {
-			id := fmt.Sprintf("n-%d-%d", leaf, i)
-			all = append(all, NodeSet{benchNode(id, fmt.Sprint("l", leaf))})
-			held := []int{0, 1, 2, 3, 4, 5, 6, 7}
-			if i < empty {
-				continue
-			}
-			if singles > 0 && i%2 == 0 {
-				singles--
-				held = held[1:]
-			}
-			all = append(all, Adopt{Seat{gang.ID("busy-" + id), 1, 0}, gang.Member{Node: id, GPUs: held}})
-		}
-	}
-	if _, err := e.Apply(all, time.Unix(0, 0)); err != nil {
-		tb.Fatal(err)
-	}
-	if got := e.Cluster().Root().GPUs(cluster.Free, "H100-80GB"); got != free {
-		tb.Fatalf("%d GPUs are free, want %d", got, free)
-	}
-	return e
+// The benchmarks measure decisions one by one, each on a state of its own, and
+// print percentiles: an average hides what a user waits for.
+
+// benchSamples is how many decisions a benchmark measures at least.
+const benchSamples = 200
+
+// site is a large cluster under load: leaves of 16 nodes, spines of 8 leaves,
+// 50 tenants, 3 tiers, 200 shapes.
+type site struct {
+	tb     testing.TB
+	e      *Engine
+	rng    *rand.Rand
+	now    time.Time
+	seq    uint64
+	shapes []gang.Spec
+	// running are the attempts that hold GPUs, by start.
+	running []Start
+	stops   []Stop
+	gangs   map[gang.ID]Gang
 }
 
-func benchNode(id, leaf string) cluster.Spec {
-	s := cluster.Spec{ID: id, Name: id, Domains: []string{leaf}, Schedulable: true}
+func newSite(tb testing.TB, nodes int, seed uint64) *site {
+	s := &site{tb: tb, rng: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1_800_000_000, 0), gangs: make(map[gang.ID]Gang)}
+	c := Config{
+		Levels: []string{"spine", "leaf"},
+		Tiers: []Tier{
+			{Name: "interactive", Priority: 300, Preempts: []string{"production", "background"}, Grace: 10 * time.Second},
+			{Name: "production", Priority: 200, Preempts: []string{"background"}, Grace: 10 * time.Second},
+			{Name: "background", Priority: 100, Grace: 10 * time.Second, MinShare: 0.05},
+		},
+		HalfLife: time.Hour,
+	}
+	for i := range 50 {
+		c.Tenants = append(c.Tenants, Tenant{Name: fmt.Sprint("t", i), Weight: float64(1 + i%4)})
+	}
+	s.e = New(c)
+	var all Together
+	for i := range nodes {
+		id := fmt.Sprint("n-", i)
+		all = append(all, NodeSet{benchNode(id, fmt.Sprint("s", i/128), fmt.Sprint("l", i/16))})
+	}
+	s.apply(all)
+	sizes := [][2]int{{1, 1}, {1, 1}, {2, 2}, {4, 4}, {8, 8}, {8, 8}, {16, 8}, {32, 8}, {64, 8}, {8, 4}}
+	for i := range 200 {
+		z := sizes[i%len(sizes)]
+		spec := gang.Spec{
+			Name: "g", Template: "wan", Tier: []string{"interactive", "production", "background"}[i%3],
+			GPUs: z[0], GPUsPerNode: z[1], Estimate: time.Duration(30+i*6) * time.Second, GPUMemoryMiB: i / 10 * 1024,
+		}
+		spec.GPUMemoryMiB = min(spec.GPUMemoryMiB, 80_000)
+		if i%4 == 0 {
+			spec.Topology.Require = "leaf"
+		}
+		if i%2 == 0 {
+			spec.Checkpoint = &gang.Checkpoint{Every: 30 * time.Second, Cost: 2 * time.Second, Restore: 5 * time.Second}
+		}
+		s.shapes = append(s.shapes, spec)
+	}
+	return s
+}
+
+func benchNode(id string, domains ...string) cluster.Spec {
+	s := cluster.Spec{ID: id, Name: id, Domains: domains, Schedulable: true}
 	for g := range 8 {
 		s.GPUs = append(s.GPUs, cluster.GPU{UUID: fmt.Sprint(id, "/", g), Index: g, Model: "H100-80GB", MemoryMiB: 81559, Healthy: true})
 	}
 	return s
 }
 
-func wanted(id string, members int, require string) Gang {
-	return Gang{ID: gang.ID(id), Seq: 1, Attempt: 1, Spec: &gang.Spec{
-		Name: id, Template: "wan", Tier: "production", GPUs: 8 * members, GPUsPerNode: 8, Topology: gang.Topology{Require: require},
-	}}
+func (s *site) apply(ev Event) []Decision {
+	out, err := s.e.Apply(ev, s.now)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	for _, d := range out {
+		switch d := d.(type) {
+		case Start:
+			s.running = append(s.running, d)
+		case Stop:
+			s.stops = append(s.stops, d)
+		}
+	}
+	return out
 }
 
-// BenchmarkPlace measures one gang placed, committed and released again on
-// 2,000 nodes, and how long it takes to find that there is no place.
-func BenchmarkPlace(b *testing.B) {
-	for _, c := range []struct {
-		name    string
-		whole   int
-		members int
-		require string
-		starts  bool
-	}{
-		{"2000", 8, 8, "leaf", true},
-		{"2000-infeasible", 7, 8, "leaf", false},
-		{"2000-single", 8, 1, "", true},
-		{"2000-spread", 8, 64, "", true},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			e := fragmented(b, c.whole)
-			g := wanted("g", c.members, c.require)
-			now := time.Unix(0, 0)
-			b.ReportAllocs()
-			for b.Loop() {
-				out, err := e.Apply(Submit{g}, now)
-				if err != nil {
-					b.Fatal(err)
+// obey is the end of an attempt that was ordered to stop, if there is one.
+func (s *site) obey() (Event, bool) {
+	for len(s.stops) > 0 {
+		d := s.stops[0]
+		s.stops = s.stops[1:]
+		r := s.e.runs[d.ID]
+		if r == nil || r.attempt != d.Attempt || r.stop == nil {
+			continue
+		}
+		var out Together
+		for i := range r.place {
+			out = append(out, Release{Seat{d.ID, d.Attempt, i}})
+		}
+		g := s.gangs[d.ID]
+		g.Attempt, g.Accepted = d.Attempt+1, true
+		s.gangs[d.ID] = g
+		return append(out, Submit{g}), true
+	}
+	return nil, false
+}
+
+// calm obeys all orders to stop.
+func (s *site) calm() {
+	for ev, is := s.obey(); is; ev, is = s.obey() {
+		s.apply(ev)
+	}
+}
+
+// submission is a gang of some shape.
+func (s *site) submission(spec gang.Spec) Submit {
+	s.seq++
+	spec.Tenant = fmt.Sprint("t", s.rng.IntN(50))
+	g := Gang{ID: gang.ID(fmt.Sprint("g", s.seq)), Seq: s.seq, Attempt: 1, Spec: &spec}
+	s.gangs[g.ID] = g
+	return Submit{g}
+}
+
+func (s *site) any() Submit { return s.submission(s.shapes[s.rng.IntN(len(s.shapes))]) }
+
+// fill starts gangs until so much of the cluster is used.
+func (s *site) fill(share float64) {
+	for s.used() < share {
+		s.now = s.now.Add(20 * time.Millisecond)
+		s.apply(s.any())
+		s.calm()
+	}
+}
+
+func (s *site) used() float64 {
+	root := s.e.Cluster().Root()
+	return 1 - float64(root.GPUs(cluster.Free, "H100-80GB"))/float64(root.GPUs(cluster.Usable, "H100-80GB"))
+}
+
+// queue has so many gangs wait.
+func (s *site) queue(n int) {
+	for len(s.e.waiting) < n {
+		var all Together
+		for range 500 {
+			all = append(all, s.any())
+		}
+		s.now = s.now.Add(20 * time.Millisecond)
+		s.apply(all)
+		s.calm()
+	}
+}
+
+// finish is the end of a run that holds GPUs.
+func (s *site) finish() Together {
+	for {
+		i := s.rng.IntN(len(s.running))
+		d := s.running[i]
+		s.running = slices.Delete(s.running, i, i+1)
+		var out Together
+		for m := range d.Placement {
+			if seat := s.e.seats[Seat{d.ID, d.Attempt, m}]; seat != nil && seat.run.stop == nil {
+				out = append(out, Release{Seat{d.ID, d.Attempt, m}})
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+	}
+}
+
+// clock collects the times of decisions.
+type clock struct{ took []time.Duration }
+
+func (c *clock) time(f func()) {
+	began := time.Now()
+	f()
+	c.took = append(c.took, time.Since(began))
+}
+
+func (c *clock) report(b *testing.B) {
+	slices.Sort(c.took)
+	n := len(c.took)
+	b.ReportMetric(float64(c.took[n/2]), "p50-ns")
+	b.ReportMetric(float64(c.took[n*99/100]), "p99-ns")
+	b.ReportMetric(float64(c.took[n-1]), "max-ns")
+	b.ReportMetric(float64(n), "samples")
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, nodes := range []int{2000, 12500} {
+		queued := nodes * 5
+		b.Run(fmt.Sprint("decision/", nodes), func(b *testing.B) {
+			s := newSite(b, nodes, 1)
+			s.fill(0.9)
+			s.queue(queued)
+			b.ResetTimer()
+			for range b.N {
+				var c clock
+				for range benchSamples {
+					s.now = s.now.Add(70 * time.Millisecond)
+					ev := s.finish()
+					c.time(func() { s.apply(ev) })
+					more := s.any()
+					c.time(func() { s.apply(more) })
+					for ev, is := s.obey(); is; ev, is = s.obey() {
+						c.time(func() { s.apply(ev) })
+					}
 				}
-				start, starts := out[0].(Start)
-				if starts != c.starts {
-					b.Fatalf("decided %v", out)
-				}
-				undo := Together{Withdraw{g.ID}}
-				if starts {
-					undo = undo[:0]
-				}
-				for i := range start.Placement {
-					undo = append(undo, Release{Seat{g.ID, 1, i}})
-				}
-				if _, err := e.Apply(undo, now); err != nil {
-					b.Fatal(err)
-				}
+				c.report(b)
 			}
 		})
 	}
 }
 
-// The benchmark's cluster is what it is said to be: no leaf but the middle one
-// could hold the gang.
-func TestFragmentedCluster(t *testing.T) {
-	e := fragmented(t, 8)
-	out, err := e.Apply(Submit{wanted("g", 8, "leaf")}, time.Unix(0, 0))
-	if err != nil || len(out) != 1 {
-		t.Fatalf("decided %v, %v", out, err)
-	}
-	for _, m := range out[0].(Start).Placement {
-		if got := e.Cluster().Node(m.Node).Domain(0).Name; got != "l62" {
-			t.Errorf("a member is in %s, want l62", got)
-		}
-	}
-	out, err = e.Apply(Submit{wanted("h", 8, "leaf")}, time.Unix(0, 0))
-	if err != nil || len(out) != 1 || out[0] != (Wait{"h", gang.CodeTopology}) {
-		t.Errorf("the second gang: %v, %v", out, err)
-	}
+func wanted(id string, members int, require string) Gang {
+	return Gang{ID: gang.ID(id), Seq: 1, Attempt: 1, Spec: &gang.Spec{
+		Name: id, Template: "wan", Tier: "production", GPUs: 8 * members, GPUsPerNode: 8, Topology: gang.Topology{Require: require},
+	}}
 }

@@ -1,11 +1,18 @@
-// Package schedule is the decision engine: who runs when, and on which whole
-// set of GPUs. It is a deterministic state machine: Apply takes one event and
-// the time, and returns the decisions of a fixed point, at which nothing that
-// waits may start. The daemon, the simulator and the benchmarks run the same
-// code.
+// Package schedule is the decision engine: who runs when, on which whole set of
+// GPUs, and whom that stops. It is a deterministic state machine: Apply takes
+// one event and the time, and returns the decisions of a fixed point, at which
+// nothing that waits may start. The daemon, the simulator and the benchmarks run
+// the same code.
 //
-// The order is strict: tiers by priority, first come first served within one.
-// A gang that is blocked holds back what is behind it, so that a wide gang
-// cannot starve; one that present hardware could not run even if nothing else
-// ran blocks nobody.
+// The way of a decision is settle, in engine.go: plans that were made are
+// carried out, nodes that are to be left are left, and then each gang that waits
+// has its turn (order.go, share.go). It starts where it fits (find.go, place.go,
+// pack.go), unless that would move the start of one before it; else others may
+// be stopped for it (preempt.go, plan.go); else it may hold a future start
+// (reserve.go, calendar.go). What nobody can use goes to elastic gangs
+// (elastic.go). Each gang that waits has a code and a sentence (code.go,
+// explain.go). Searches are bounded; what a bound cuts off is counted.
+//
+// Policy takes rules away: the daemon runs with tiers and arrival alone, and
+// nothing goes ahead of a gang that does not fit.
 package schedule

@@ -5,147 +5,98 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
 )
 
-// Tier is a service class.
-type Tier struct {
-	Name     string
-	Priority int
-}
-
-// Config is what does not change while the engine runs.
-type Config struct {
-	// Levels of the topology, widest first.
-	Levels []string
-	Tiers  []Tier
-}
-
-// Gang is what the engine knows of a gang.
-type Gang struct {
-	ID  gang.ID
-	Seq uint64
-	// Attempt is the number that its next start will have.
-	Attempt int
-	Spec    *gang.Spec
-	// Accepted gangs are queued even where the cluster, as it is known so far,
-	// could never run them.
-	Accepted bool
-	// Avoid names nodes that are taken only where the gang could not run
-	// without them.
-	Avoid []string
-}
-
-// Event is something that happened. Each is one of the types below.
-type Event interface{ apply(*Engine) error }
-
-// NodeSet: a node appeared, or what is known of it changed.
-type NodeSet struct{ Node cluster.Spec }
-
-// NodeGone: a node is no longer part of the cluster. It is refused while
-// something is held there.
-type NodeGone struct{ ID string }
-
-// Submit: a gang waits from now on. A gang that is queued again comes with its
-// old Seq.
-type Submit struct{ Gang Gang }
-
-// Withdraw: a gang no longer waits.
-type Withdraw struct{ ID gang.ID }
-
-// Seat is what holds GPUs: one member in one attempt of a gang.
-type Seat struct {
-	ID      gang.ID
-	Attempt int
-	Member  int
-}
-
-// Adopt: a seat was taken before this engine came to be.
-type Adopt struct {
-	Seat  Seat
-	Place gang.Member
-}
-
-// Release: the GPUs of a seat are free.
-type Release struct{ Seat Seat }
-
-// Together: all of these happened before anything was decided. What is refused
-// of it is left out; the rest is taken.
-type Together []Event
-
-// Decision is a conclusion of the engine. Each is one of the types below.
-type Decision interface{ decision() }
-
-// Start: the gang runs on this placement; its GPUs are taken.
-type Start struct {
-	ID        gang.ID
-	Attempt   int
-	Placement gang.Placement
-}
-
-// Wait: the gang waits, and the code why is another than before.
-type Wait struct {
-	ID   gang.ID
-	Code gang.Code
-}
-
-func (Start) decision() {}
-func (Wait) decision()  {}
-
 // Engine holds the cluster, the queue, and who is placed where.
 type Engine struct {
+	cfg     Config
 	cluster *cluster.Cluster
 	tiers   []*tier // by priority, highest first
+	tenants map[string]*tenant
+	models  map[string]Model
+	shapes  map[string]*shape
+
 	waiting map[gang.ID]*waiter
-	seats   map[Seat]gang.Member
-	// told are the gangs whose code may be out of date: those that came with
-	// the event that is being applied, or were tried when the last was.
-	told []*waiter
-	// round counts the events.
+	runs    map[gang.ID]*run // the newest attempt that holds GPUs
+	seats   map[Seat]*seat
+	ends    runQueue // runs by expected end
+	plans   []*plan
+	calendar
+
+	// now is the time of the event that is applied, round its number.
+	now   time.Time
 	round uint64
+	// decided is the round in which the last decision ended.
+	decided uint64
 	// room counts the changes that could let a gang start that did not fit
 	// before.
 	room uint64
+	// starts counts the starts.
+	starts uint64
+	// stopped counts the orders to stop, called those that were called off.
+	stopped, called uint64
+	// lessRoom and overran say what this event brought that moves reservations.
+	lessRoom, overran bool
+	// ordered: what was considered so far may come out otherwise now.
+	ordered bool
+	// draining are the nodes that are to be left.
+	leaving map[string]bool
+	leaves  bool // one was added
+	// elastic are the runs of gangs that could run at another size, by start.
+	elastic []*run
+	plansAt []time.Time // when plans were made, within the last minute
+	// unknown: gangs wait whose shape depends on nodes that have not been seen.
+	unknown bool
+	// head is the gang that all behind it wait for, where nothing goes ahead of a
+	// blocked one.
+	head *waiter
+	// begun are the runs that this decision started.
+	begun []*run
+	out   []Decision
+
+	scratch []opening
+	times   []int64
+
+	// Counts of what was cut off, or came to nothing.
+	Counts Counts
 }
 
-type tier struct {
-	Tier
-	queue []*waiter // by Seq, which is unique
-}
-
-// find returns where a gang is, or would be, in the queue.
-func (t *tier) find(seq uint64) (at int, there bool) {
-	return slices.BinarySearchFunc(t.queue, seq, func(q *waiter, seq uint64) int { return cmp.Compare(q.Seq, seq) })
-}
-
-// waiter is a gang in the queue.
-type waiter struct {
-	Gang
-	tier *tier
-	want request
-	code gang.Code
-	// failed is the engine's room when the gang last did not fit.
-	failed uint64
-	stuck  bool // not even an idle cluster would do
-	// tried is the engine's round in which its turn came last.
-	tried uint64
+// Counts are what an operator should hear of the engine's bounds.
+type Counts struct {
+	// BrokenPlans were preemptions whose room was lost before the preemptor had
+	// it. CutSearches are those that a bound ended.
+	BrokenPlans, CutSearches uint64
 }
 
 // New makes an engine without nodes.
 func New(c Config) *Engine {
 	e := &Engine{
+		cfg:     c,
 		cluster: cluster.New(c.Levels),
+		tenants: make(map[string]*tenant),
+		models:  make(map[string]Model),
+		shapes:  make(map[string]*shape),
 		waiting: make(map[gang.ID]*waiter),
-		seats:   make(map[Seat]gang.Member),
+		runs:    make(map[gang.ID]*run),
+		seats:   make(map[Seat]*seat),
+		leaving: make(map[string]bool),
 		room:    1,
 	}
 	for _, t := range c.Tiers {
-		e.tiers = append(e.tiers, &tier{Tier: t})
+		e.tiers = append(e.tiers, newTier(t))
 	}
 	slices.SortStableFunc(e.tiers, func(a, b *tier) int { return cmp.Compare(b.Priority, a.Priority) })
+	for _, t := range c.Tenants {
+		e.tenants[t.Name] = newTenant(t)
+	}
+	for _, m := range c.Models {
+		e.models[m.Name] = m
+	}
 	return e
 }
 
@@ -158,50 +109,151 @@ var ErrUnknown = errors.New("the engine does not know it")
 
 // Apply takes in one event, at the time now, and decides until nothing more
 // can be decided. An error says what was refused of the event; that part
-// changed nothing.
+// changed nothing. Time that goes back counts as standing still.
 func (e *Engine) Apply(event Event, now time.Time) ([]Decision, error) {
-	_ = now // no rule of the present order needs the time
+	if now.After(e.now) || e.now.IsZero() {
+		e.now = now
+	}
+	e.round++
+	e.out, e.begun, e.lessRoom, e.overran, e.ordered = nil, nil, false, false, false
+	e.account()
 	refused := event.apply(e)
-	return e.settle(), refused
+	e.settle()
+	return e.out, refused
 }
 
+// settle is the way of a decision: what was planned is carried out, what must
+// move is told to, then each gang that waits is considered in order. Each that
+// fits starts, unless it would move the start of one before it; the first ones
+// that do not fit hold a future start. Codes are found last, by what all that
+// left.
+func (e *Engine) settle() {
+	e.learnShapes()
+	e.renewEstimates()
+	e.clearCalendar()
+	e.honourPlans()
+	e.leaveNodes()
+	e.ordered = false
+	for pass := 0; ; pass++ {
+		e.considerAll()
+		e.grow()
+		if !e.unsettled() {
+			break
+		}
+		if pass == maxPasses {
+			e.Counts.CutSearches++
+			break
+		}
+		e.beginAgain()
+	}
+	e.tellStarts()
+	e.tellCodes()
+	e.decided = e.round
+}
+
+// maxPasses bounds how often the queue is gone through again because a plan, or
+// a tenant at its cap, changed what those before it in the order can have.
+const maxPasses = 16
+
+func (e *Engine) considerAll() {
+	order := e.newOrder()
+	for w := order.next(); w != nil; w = order.next() {
+		order.seen(w, e.consider(w))
+	}
+}
+
+// unsettled reports whether those who were considered may have more, or less,
+// than was supposed: a gang started behind a blocked one, a run was ordered to
+// end sooner, or a start brought a tenant to its cap whose other gangs hold
+// future starts.
+func (e *Engine) unsettled() bool {
+	return e.ordered || slices.ContainsFunc(e.claims, func(c *claim) bool {
+		return c.owner != nil && c.owner.plan == nil && len(e.withinCap(c.owner)) == 0
+	})
+}
+
+func (e *Engine) beginAgain() {
+	e.ordered = false
+	e.round++
+	e.clearCalendar()
+	for _, p := range e.plans {
+		e.addClaim(p.claim(e.waiting[p.owner], e.runs[p.owner]))
+	}
+}
+
+// consider is what becomes of one gang in its turn.
+func (e *Engine) consider(w *waiter) verdict {
+	sizes := e.withinCap(w)
+	if code := e.standsAside(w, sizes); code != "" {
+		return e.waits(w, code)
+	}
+	found, why := e.find(w, sizes)
+	if found != nil {
+		// Its tenant has more of its share now: who was blocked before may come
+		// behind others.
+		e.ordered = e.ordered || len(e.claims) > len(e.plans) || e.anyOwed()
+		e.start(w, found)
+		return started
+	}
+	if e.preempt(w, sizes) {
+		return e.waits(w, gang.CodeVictims)
+	}
+	return e.block(w, sizes, why)
+}
+
+func (e *Engine) decide(d Decision) { e.out = append(e.out, d) }
+
 func (ev NodeSet) apply(e *Engine) error {
+	old := e.cluster.Node(ev.Node.ID)
+	before := 0
+	if old != nil {
+		before = old.Usable().Count()
+	}
 	if err := e.cluster.Set(ev.Node); err != nil {
 		return err
 	}
+	n := e.cluster.Node(ev.Node.ID)
+	e.setBay(n)
 	e.room++
+	e.lessRoom = e.lessRoom || n.Usable().Count() < before
+	if n.Draining || !n.GoneAt.IsZero() {
+		e.leaving[n.ID], e.leaves = true, true
+	} else {
+		delete(e.leaving, n.ID)
+	}
 	return nil
 }
 
 func (ev NodeGone) apply(e *Engine) error {
+	n := e.cluster.Node(ev.ID)
 	if err := e.cluster.Remove(ev.ID); err != nil {
 		return err
 	}
+	e.dropBay(n)
+	delete(e.leaving, ev.ID)
 	e.room++ // what only this node could have run holds nobody back now
+	e.lessRoom = true
 	return nil
 }
 
 func (ev Submit) apply(e *Engine) error {
-	if _, sits := e.seats[Seat{ev.Gang.ID, ev.Gang.Attempt, 0}]; sits || e.waiting[ev.Gang.ID] != nil {
-		return fmt.Errorf("queue gang %s for attempt %d: it is there already: %w", ev.Gang.ID, ev.Gang.Attempt, ErrUnknown)
+	g := ev.Gang
+	if r := e.runs[g.ID]; e.waiting[g.ID] != nil || r != nil && r.attempt >= g.Attempt {
+		return fmt.Errorf("queue gang %s for attempt %d: it is there already: %w", g.ID, g.Attempt, ErrUnknown)
 	}
-	t := e.tier(ev.Gang.Spec.Tier)
-	if t == nil && ev.Gang.Accepted {
-		t = &tier{Tier: Tier{Name: ev.Gang.Spec.Tier}}
+	t := e.tier(g.Spec.Tier)
+	if t == nil && g.Accepted {
+		t = newTier(Tier{Name: g.Spec.Tier})
 		e.tiers = append(e.tiers, t)
 	}
 	if t == nil {
-		return e.noTier(ev.Gang.Spec.Tier)
+		return e.noTier(g.Spec.Tier)
 	}
-	want, err := e.request(ev.Gang)
+	w, err := e.newWaiter(g, t)
 	if err != nil {
 		return err
 	}
-	w := &waiter{Gang: ev.Gang, tier: t, want: want}
-	at, _ := t.find(w.Seq)
-	t.queue = slices.Insert(t.queue, at, w)
-	e.waiting[w.ID] = w
-	e.told = append(e.told, w)
+	e.enqueue(w)
 	return nil
 }
 
@@ -210,31 +262,44 @@ func (ev Withdraw) apply(e *Engine) error {
 	if w == nil {
 		return fmt.Errorf("withdraw gang %s: %w", ev.ID, ErrUnknown)
 	}
+	if w.plan != nil {
+		e.callOff(w.plan)
+	}
 	e.dequeue(w)
+	e.room++
 	return nil
 }
 
 func (ev Adopt) apply(e *Engine) error {
 	n, gpus := e.cluster.Node(ev.Place.Node), cluster.MaskOf(ev.Place.GPUs)
-	if _, taken := e.seats[ev.Seat]; taken || n == nil || n.Used()&gpus != 0 {
+	if e.seats[ev.Seat] != nil || n == nil || n.Used()&gpus != 0 {
 		return fmt.Errorf("adopt member %d of gang %s, attempt %d: GPUs %v of node %s are not there, or held already: %w",
 			ev.Seat.Member, ev.Seat.ID, ev.Seat.Attempt, ev.Place.GPUs, ev.Place.Node, ErrUnknown)
 	}
-	e.cluster.Take(n, gpus)
-	e.seats[ev.Seat] = ev.Place
+	e.adopt(ev, n, gpus)
 	return nil
 }
 
 func (ev Release) apply(e *Engine) error {
-	m, taken := e.seats[ev.Seat]
-	if !taken {
+	s := e.seats[ev.Seat]
+	if s == nil {
 		return fmt.Errorf("release member %d of gang %s, attempt %d: %w", ev.Seat.Member, ev.Seat.ID, ev.Seat.Attempt, ErrUnknown)
 	}
-	e.cluster.Release(e.cluster.Node(m.Node), cluster.MaskOf(m.GPUs))
-	delete(e.seats, ev.Seat)
-	e.room++
+	e.release(ev.Seat, s)
 	return nil
 }
+
+func (ev Saved) apply(e *Engine) error {
+	r := e.runs[ev.ID]
+	if r == nil || r.attempt != ev.Attempt {
+		return fmt.Errorf("note a checkpoint of gang %s, attempt %d: %w", ev.ID, ev.Attempt, ErrUnknown)
+	}
+	r.saved = max(r.saved, ev.Done)
+	r.tellsSaves = true
+	return nil
+}
+
+func (Tick) apply(*Engine) error { return nil }
 
 func (ev Together) apply(e *Engine) error {
 	var refused []error
@@ -242,85 +307,6 @@ func (ev Together) apply(e *Engine) error {
 		refused = append(refused, one.apply(e))
 	}
 	return errors.Join(refused...)
-}
-
-// settle is the way of a decision: in order, each gang that fits starts, until
-// one is blocked. Those behind it wait for it. Codes are found last, by what
-// the starts left.
-func (e *Engine) settle() []Decision {
-	e.round++
-	before := e.told
-	e.told = nil
-	out := e.startInOrder()
-	for _, w := range e.told {
-		out = e.wait(out, w, e.code(w.want))
-	}
-	for _, w := range before {
-		if e.waiting[w.ID] == w && w.tried != e.round {
-			out = e.wait(out, w, gang.CodeReservedOther)
-		}
-	}
-	return out
-}
-
-func (e *Engine) startInOrder() []Decision {
-	var out []Decision
-	for _, t := range e.tiers {
-		for i := 0; i < len(t.queue); {
-			w := t.queue[i]
-			if p, fits := e.try(w); fits {
-				e.start(w, p)
-				out = append(out, Start{w.ID, w.Attempt, p})
-				continue
-			}
-			e.told = append(e.told, w)
-			if !w.stuck {
-				return out
-			}
-			i++
-		}
-	}
-	return out
-}
-
-// try places a gang whose turn it is, unless nothing changed since it did not
-// fit.
-func (e *Engine) try(w *waiter) (gang.Placement, bool) {
-	w.tried = e.round
-	if w.failed == e.room {
-		return nil, false
-	}
-	if w.want.perNode == 0 { // it was accepted before a node was known
-		w.want, _ = e.request(w.Gang)
-	}
-	p, fits := e.place(w.want)
-	if !fits {
-		w.failed = e.room
-		w.stuck = !e.couldRun(w.want)
-	}
-	return p, fits
-}
-
-// wait notes why a gang waits, and tells it where that is news.
-func (e *Engine) wait(out []Decision, w *waiter, code gang.Code) []Decision {
-	if w.code == code {
-		return out
-	}
-	w.code = code
-	return append(out, Wait{w.ID, code})
-}
-
-func (e *Engine) start(w *waiter, p gang.Placement) {
-	for i, m := range p {
-		e.cluster.Take(e.cluster.Node(m.Node), cluster.MaskOf(m.GPUs))
-		e.seats[Seat{w.ID, w.Attempt, i}] = m
-	}
-	e.dequeue(w)
-}
-
-func (e *Engine) dequeue(w *waiter) {
-	w.tier.queue = slices.DeleteFunc(w.tier.queue, func(q *waiter) bool { return q == w })
-	delete(e.waiting, w.ID)
 }
 
 func (e *Engine) tier(name string) *tier {
@@ -333,12 +319,9 @@ func (e *Engine) tier(name string) *tier {
 }
 
 func (e *Engine) tierNames() string {
-	var out string
+	names := make([]string, len(e.tiers))
 	for i, t := range e.tiers {
-		if i > 0 {
-			out += ", "
-		}
-		out += t.Name
+		names[i] = t.Name
 	}
-	return out
+	return strings.Join(names, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
@@ -36,7 +37,7 @@ func (e *Engine) shortage(r request) shortage {
 	var free room
 	anyMemory := r
 	anyMemory.memoryMiB = 0
-	for _, model := range e.models(r) {
+	for _, model := range e.modelsFor(r) {
 		free.any += e.suitable(root, anyMemory, model)
 		free.one = max(free.one, e.suitable(root, r, model))
 		e.descend(root, -1, r.require, func(*cluster.Domain) bool { return true }, func(d *cluster.Domain) {
@@ -72,7 +73,7 @@ func (f room) code(need int) gang.Code {
 // number on each node did not matter; enough counts the nodes that could take a
 // member.
 func (e *Engine) suitable(d *cluster.Domain, r request, model string) int {
-	if r.exact() {
+	if e.exact(r, model) {
 		return d.GPUs(cluster.Free, model)
 	}
 	gpus := 0
@@ -84,7 +85,7 @@ func (e *Engine) suitable(d *cluster.Domain, r request, model string) int {
 }
 
 func (e *Engine) enough(d *cluster.Domain, r request, model string) int {
-	if r.exact() {
+	if e.exact(r, model) {
 		return d.NodesWith(cluster.Free, model, r.perNode)
 	}
 	return len(e.eligible(d, r, model, cluster.Free))
@@ -101,25 +102,14 @@ func (e *Engine) Explain(id gang.ID) (code gang.Code, reason string, position in
 // holds until the engine's next event.
 type Explainer struct {
 	engine *Engine
-	looked bool
-	// first is the gang that the others wait for, at its place in the queue;
-	// behind is the sentence about it. It is nil where none is held back by
-	// another.
-	first   *waiter
-	firstAt int
-	behind  string
-	// shapes holds what was found of those that wait for no other gang.
-	shapes map[string]explanation
-}
-
-type explanation struct {
-	code   gang.Code
-	reason string
+	place  map[gang.ID]int
+	shapes map[*shape]string
+	behind string // the head of the queue
 }
 
 // Explainer makes one for the queue as it stands.
 func (e *Engine) Explainer() *Explainer {
-	return &Explainer{engine: e, shapes: make(map[string]explanation)}
+	return &Explainer{engine: e, shapes: make(map[*shape]string)}
 }
 
 // Explain is Engine.Explain.
@@ -128,58 +118,81 @@ func (x *Explainer) Explain(id gang.ID) (code gang.Code, reason string, position
 	if w == nil {
 		return "", "", 0, false
 	}
-	if !x.looked {
-		x.look()
+	if x.place == nil {
+		x.place = x.engine.places()
 	}
-	position = x.engine.position(w)
-	if x.first != nil && x.firstAt < position {
-		if x.behind == "" {
-			x.behind = fmt.Sprintf("waits behind %s (%s), which is first in the order and does not fit yet: %s",
-				x.first.ID, x.first.tier.Name, x.own(x.first.want).reason)
-		}
-		return gang.CodeReservedOther, x.behind, position, true
-	}
-	own := x.own(w.want)
-	return own.code, own.reason, position, true
+	return w.code, x.sentence(w), x.place[id], true
 }
 
-// look finds the first gang that holds back those behind it.
-func (x *Explainer) look() {
-	x.looked = true
-	for _, t := range x.engine.tiers {
-		for _, w := range t.queue {
-			x.firstAt++
-			if !w.stuck {
-				x.first = w
-				return
-			}
+// places are the gangs that wait by their place in the order, from 1, if none
+// started.
+func (e *Engine) places() map[gang.ID]int {
+	out := make(map[gang.ID]int, len(e.waiting))
+	e.round++
+	o := e.newOrder()
+	for w := o.next(); w != nil; w = o.next() {
+		out[w.ID] = len(out) + 1
+		if o.phase == byMinShare {
+			o.owed = o.owed[1:]
 		}
 	}
+	return out
 }
 
-// own explains a request by itself.
-func (x *Explainer) own(r request) explanation {
-	shape := fmt.Sprintf("%#v", r)
-	known, is := x.shapes[shape]
-	if !is {
-		s := x.engine.shortage(r)
-		known = explanation{s.code, x.engine.sentence(r, s)}
-		x.shapes[shape] = known
+// sentence says why a gang waits, and what it would take.
+func (x *Explainer) sentence(w *waiter) string {
+	e := x.engine
+	if w.code == gang.CodeReservedOther && e.cfg.Policy.NoBackfill && e.waiting[w.ahead] != nil {
+		return x.behindHead(e.waiting[w.ahead])
 	}
-	return known
-}
-
-// position is a gang's place in the queue, from 1.
-func (e *Engine) position(w *waiter) int {
-	position := 1
-	for _, t := range e.tiers {
-		if t == w.tier {
-			break
+	own, known := x.shapes[w.shape]
+	if !known {
+		r := w.shape.sizes[0].request
+		own = e.sentence(r, e.shortage(r))
+		x.shapes[w.shape] = own
+	}
+	starts := ""
+	if w.claims == e.decided && !w.start.IsZero() {
+		starts = fmt.Sprintf("; it should start in %s", max(0, w.start.Sub(e.now)).Round(time.Second))
+	}
+	switch w.code {
+	case gang.CodeHeld:
+		return "is held by its user"
+	case gang.CodeBackoff:
+		return fmt.Sprintf("rests for %s", max(0, w.NotBefore.Sub(e.now)).Round(time.Second))
+	case gang.CodeQuota:
+		return fmt.Sprintf("tenant %s runs on %d GPUs, and may have at most %d", w.tenant.Name, w.tenant.running, w.tenant.MaxGPUs)
+	case gang.CodeVictims:
+		return fmt.Sprintf("starts on what others leave, within %s; %s", max(0, w.plan.by.Sub(e.now)).Round(time.Second), x.victims(w.plan))
+	case gang.CodeReservedOther:
+		ahead := "a gang that is before it"
+		if w.ahead != "" {
+			ahead = string(w.ahead)
 		}
-		position += len(t.queue)
+		return fmt.Sprintf("there is room, and to start there would move the start of %s%s", ahead, starts)
+	case gang.CodeFairShare:
+		return fmt.Sprintf("another tenant, with less of its share (this one has %.1f GPUs for its weight), took the room%s", e.share(w.tenant), starts)
 	}
-	at, _ := w.tier.find(w.Seq)
-	return position + at
+	return own + starts
+}
+
+// behindHead is the sentence of all that wait behind a blocked gang.
+func (x *Explainer) behindHead(head *waiter) string {
+	if x.behind == "" {
+		x.behind = fmt.Sprintf("waits behind %s (%s), which is first in the order and does not fit yet: %s", head.ID, head.tier.Name, x.sentence(head))
+	}
+	return x.behind
+}
+
+func (x *Explainer) victims(p *plan) string {
+	var who []string
+	for _, v := range p.victims {
+		who = append(who, string(v.id))
+	}
+	if len(who) == 0 {
+		return "it is being resized"
+	}
+	return "stopping: " + strings.Join(who, ", ")
 }
 
 // sentence says what the request needs, what is there, and so what is short.
@@ -203,12 +216,12 @@ func (e *Engine) sentence(r request, s shortage) string {
 		if r.memoryMiB > 0 {
 			have = fmt.Sprintf("%s such are free (%s)", numberOf(e.suitable(e.cluster.Root(), r, s.model)), have)
 		}
-		return "needs " + shape(r, kind+withMemory(r.memoryMiB)) + e.bounds(r) + "; " + have
+		return "needs " + gpusOf(r, kind+withMemory(r.memoryMiB)) + e.bounds(r) + "; " + have
 	}
 	if !e.couldRun(r) {
 		have += "; it cannot start before nodes or GPUs that are out of order come back"
 	}
-	return "needs " + shape(r, "") + e.bounds(r) + "; " + have
+	return "needs " + gpusOf(r, "") + e.bounds(r) + "; " + have
 }
 
 // have says how many GPUs of a model there are, whatever their places.
@@ -254,8 +267,8 @@ func (e *Engine) nearest(r request, s shortage) string {
 	return fmt.Sprintf("%s comes nearest, with %d", path(s.domain), s.nodes)
 }
 
-// shape is the GPUs of a request, of a kind, and how they are to lie.
-func shape(r request, kind string) string {
+// gpusOf names the GPUs of a request, of a kind, and how they are to lie.
+func gpusOf(r request, kind string) string {
 	gpus := fmt.Sprintf("%d GPUs%s", r.members*max(r.perNode, 1), kind)
 	switch {
 	case r.perNode == 0: // unknown yet

@@ -12,7 +12,7 @@ import (
 // queueOf makes an engine with one node and n gangs that wait, of two shapes in
 // turn.
 func queueOf(tb testing.TB, n int, schedulable bool) (*Engine, []gang.ID) {
-	e := New(Config{Levels: []string{"leaf"}, Tiers: []Tier{{"production", 1}}})
+	e := New(Config{Levels: []string{"leaf"}, Tiers: []Tier{{Name: "production", Priority: 1}}, Policy: Policy{Arrival: true, NoBackfill: true}})
 	node := benchNode("n-0", "l0")
 	node.Schedulable = schedulable
 	all := Together{NodeSet{node}, Adopt{Seat{"busy", 1, 0}, gang.Member{Node: "n-0", GPUs: []int{0}}}}

@@ -23,31 +23,63 @@ var aims = []aim{{true, true}, {false, true}, {true, false}, {false, false}}
 
 // within places the request inside one of the domains that suffice: the first
 // of those where the best aim can be met.
-func (e *Engine) within(r request, found []*choice) (gang.Placement, bool) {
-	slices.SortFunc(found, (*choice).compare)
+func (e *Engine) within(r request, found []*choice) (gang.Placement, *choice) {
+	if e.cfg.Policy.NoTopology {
+		slices.SortStableFunc(found, func(a, b *choice) int { return cmp.Compare(a.first(), b.first()) })
+	} else {
+		slices.SortFunc(found, (*choice).compare)
+	}
 	for _, aim := range aims {
 		for _, c := range found {
 			if c.nodes == nil {
-				c.nodes = e.eligible(c.domain, r, c.model, cluster.Free)
+				own := r
+				own.warm = c.warm
+				c.nodes = e.eligible(c.domain, own, c.model, cluster.Free)
+				if r.segment > 0 {
+					c.nodes = wholeSegments(c.nodes, r.segment)
+				}
 			}
 			if p := c.place(r, aim); p != nil {
-				return p, true
+				return p, c
 			}
 		}
 	}
-	return nil, false
+	return nil, nil
+}
+
+func (c *choice) first() int {
+	if c.node != nil {
+		return c.node.Index()
+	}
+	return c.domain.First()
 }
 
 func (c *choice) place(r request, aim aim) gang.Placement {
 	if !aim.rail {
 		return c.anyIndexes(r, aim.island)
 	}
-	for _, offer := range []func(*cluster.Node, int, bool) []cluster.Mask{masksOf, subsetsOf} {
+	offers := []offer{masksOf, subsetsOf}
+	if c.warm != "" {
+		offers = []offer{c.warmOf}
+	}
+	for _, offer := range offers {
 		if p := c.onOneRail(r, masks(c.nodes, r.perNode, aim.island, offer), aim.island); p != nil {
 			return p
 		}
 	}
 	return nil
+}
+
+// offer lists the sets of k free GPUs of a node that may be taken, best first.
+type offer func(n *cluster.Node, k int, island bool) []cluster.Mask
+
+// warmOf offers what is warm.
+func (c *choice) warmOf(n *cluster.Node, k int, island bool) []cluster.Mask {
+	sets := n.WarmSets(c.warm, k)
+	if island {
+		sets = slices.DeleteFunc(sets, func(m cluster.Mask) bool { return !inOneIsland(n, m) })
+	}
+	return sets
 }
 
 // onOneRail looks for the set of GPU indexes among masks that enough nodes have
@@ -57,8 +89,11 @@ func (c *choice) onOneRail(r request, masks []cluster.Mask, island bool) gang.Pl
 	var bestMask cluster.Mask
 	for _, mask := range masks {
 		fit := filter(c.nodes, func(n *cluster.Node) bool {
-			return n.Free().Has(mask) && (!island || inOneIsland(n, mask))
+			return n.Free().Has(mask) && (!island || inOneIsland(n, mask)) && (c.warm == "" || n.Warm(c.warm, mask))
 		})
+		if r.segment > 0 {
+			fit = wholeSegments(fit, r.segment)
+		}
 		if len(fit) < r.members {
 			continue
 		}
@@ -75,13 +110,20 @@ func (c *choice) onOneRail(r request, masks []cluster.Mask, island bool) gang.Pl
 
 // anyIndexes lets each member have indexes of its own.
 func (c *choice) anyIndexes(r request, island bool) gang.Placement {
+	from := masksOf
+	if c.warm != "" {
+		from = c.warmOf
+	}
 	best := func(n *cluster.Node) cluster.Mask {
-		for _, m := range masksOf(n, r.perNode, island) {
+		for _, m := range from(n, r.perNode, island) {
 			return m
 		}
 		return 0
 	}
 	fit := filter(c.nodes, func(n *cluster.Node) bool { return best(n) != 0 })
+	if r.segment > 0 {
+		fit = wholeSegments(fit, r.segment)
+	}
 	if len(fit) < r.members {
 		return nil
 	}
@@ -97,7 +139,7 @@ func placement(nodes []*cluster.Node, gpus func(*cluster.Node) cluster.Mask) gan
 }
 
 // masks collects the sets of k GPUs that nodes offer, without repetition.
-func masks(nodes []*cluster.Node, k int, island bool, offer func(*cluster.Node, int, bool) []cluster.Mask) []cluster.Mask {
+func masks(nodes []*cluster.Node, k int, island bool, offer offer) []cluster.Mask {
 	var out []cluster.Mask
 	seen := make(map[cluster.Mask]bool)
 	for _, n := range nodes {

@@ -15,19 +15,25 @@ type request struct {
 	perNode   int
 	model     string // empty for any one model
 	memoryMiB int
-	require   int // level within one domain of which all must lie; -1: the cluster
-	narrowest int // the level at which the search begins
+	require   int    // level within one domain of which all must lie; -1: the cluster
+	narrowest int    // the level at which the search begins
+	warm      string // a model that all members must find in memory
 	avoid     []string
+	// segment is a number of members that share a domain of the narrowest level;
+	// 0 for none. noSpot keeps off nodes that may be taken away.
+	segment int
+	noSpot  bool
 	// missing is a level that is required and that the cluster no longer has.
 	missing string
 }
 
-// request checks a gang against the cluster as it would be with everything in
-// order and idle, and turns it into what placement needs. Its error is a
-// *gang.RefusedError: the gang can never run here.
-func (e *Engine) request(g Gang) (request, error) {
+// request turns one size of a gang into what placement needs. A size below
+// gpus_per_node is one member. The error is a *gang.RefusedError: the cluster,
+// with everything in order and idle, could never run it.
+func (e *Engine) request(g Gang, gpus int) (request, error) {
 	s := g.Spec
-	r := request{perNode: s.GPUsPerNode, model: s.GPU, memoryMiB: s.GPUMemoryMiB, require: -1, narrowest: len(e.cluster.Levels()) - 1, avoid: g.Avoid}
+	r := request{perNode: s.GPUsPerNode, model: s.GPU, memoryMiB: s.GPUMemoryMiB, segment: s.Topology.Segment,
+		require: -1, narrowest: len(e.cluster.Levels()) - 1, avoid: g.Avoid, noSpot: s.Checkpoint == nil}
 	for _, l := range []struct {
 		field, name string
 		into        *int
@@ -51,7 +57,13 @@ func (e *Engine) request(g Gang) (request, error) {
 	if r.perNode == 0 {
 		r.perNode = e.defaultPerNode(s)
 	}
-	r.members = s.GPUs / max(r.perNode, 1)
+	if gpus < r.perNode {
+		r.perNode = gpus
+	}
+	r.members = gpus / max(r.perNode, 1)
+	if r.segment > 0 && r.members%r.segment != 0 {
+		r.segment = 0 // a smaller size has none
+	}
 	if !g.Accepted && (r.perNode == 0 || !e.everFits(r)) {
 		return r, e.neverFits(s, r)
 	}
@@ -75,8 +87,8 @@ func (e *Engine) defaultPerNode(s *gang.Spec) int {
 	return 0
 }
 
-// models lists those that would do.
-func (e *Engine) models(r request) []string {
+// modelsFor lists those that would do.
+func (e *Engine) modelsFor(r request) []string {
 	if r.model != "" {
 		return []string{r.model}
 	}
@@ -101,7 +113,7 @@ func (e *Engine) anyDomain(r request, v cluster.View) bool {
 	if r.missing != "" {
 		return false
 	}
-	for _, model := range e.models(r) {
+	for _, model := range e.modelsFor(r) {
 		if len(e.sufficient(r, model, r.require, v)) > 0 {
 			return true
 		}
@@ -109,30 +121,76 @@ func (e *Engine) anyDomain(r request, v cluster.View) bool {
 	return false
 }
 
-// place finds the placement of a whole gang: on the narrowest level with a
-// domain that suffices, the domain with the least room, in it the fewest
-// sub-domains and the fullest nodes. A better aim goes before less room, and
-// never before a narrower level.
-func (e *Engine) place(r request) (gang.Placement, bool) {
-	if r.perNode == 0 || r.missing != "" {
-		return nil, false
+// found is where a gang could start now.
+type found struct {
+	place gang.Placement
+	size  size
+	gpu   string // model
+	warm  bool   // all members are
+	end   int64  // when it should be over
+}
+
+// place finds the placement of a whole gang at one size: on the narrowest level
+// with a domain that suffices, where it ends first; of such domains the one with
+// the least room, in it the fewest sub-domains and the fullest nodes. A better
+// aim goes before less room, and never before an earlier end.
+func (e *Engine) place(w *waiter, z size) *found {
+	if z.perNode == 0 || z.missing != "" {
+		return nil
 	}
-	r = e.relax(r)
-	if r.members == 1 {
-		return e.within(r, e.singleNodes(r))
+	z.request = e.relax(z.request)
+	if z.members == 1 {
+		return e.soonest(w, z, e.singleNodes(z.request, w.shape.warmModel()))
 	}
-	for level := r.narrowest; level >= r.require; level-- {
+	for level := z.narrowest; level >= z.require; level-- {
+		if e.cfg.Policy.NoTopology {
+			level = z.require
+		}
 		var found []*choice
-		for _, model := range e.models(r) {
-			for _, d := range e.sufficient(r, model, level, cluster.Free) {
+		for _, model := range e.modelsFor(z.request) {
+			for _, d := range e.sufficient(z.request, model, level, cluster.Free) {
 				found = append(found, &choice{domain: d, model: model})
+			}
+			if warm := w.shape.warmModel(); warm != "" {
+				r := z.request
+				r.warm = warm
+				for _, d := range e.sufficient(r, model, level, cluster.Free) {
+					found = append(found, &choice{domain: d, model: model, warm: warm})
+				}
 			}
 		}
 		if len(found) > 0 {
-			return e.within(r, found)
+			return e.soonest(w, z, found)
 		}
 	}
-	return nil, false
+	return nil
+}
+
+// warmModel is the model whose weights make a difference; empty for none.
+func (s *shape) warmModel() string {
+	if s.load > 0 {
+		return s.model
+	}
+	return ""
+}
+
+// soonest places a gang inside one of the domains in which it ends first.
+func (e *Engine) soonest(w *waiter, z size, choices []*choice) *found {
+	for _, c := range choices {
+		c.end = e.now.Add(w.startup(c.warm != "") + w.left(z, c.model)).UnixNano()
+	}
+	slices.SortStableFunc(choices, func(a, b *choice) int { return cmp.Compare(a.end, b.end) })
+	for len(choices) > 0 {
+		same := 1
+		for same < len(choices) && choices[same].end == choices[0].end {
+			same++
+		}
+		if p, c := e.within(z.request, choices[:same]); p != nil {
+			return &found{place: p, size: z, gpu: c.model, warm: c.warm != "" || w.shape.load == 0, end: c.end}
+		}
+		choices = choices[same:]
+	}
+	return nil
 }
 
 // relax drops what is to be avoided where the gang could not run without it.
@@ -145,11 +203,14 @@ func (e *Engine) relax(r request) request {
 
 // singleNodes lists the nodes that would do for a gang of one member: a node is
 // the narrowest domain.
-func (e *Engine) singleNodes(r request) []*choice {
+func (e *Engine) singleNodes(r request, warm string) []*choice {
 	var found []*choice
-	for _, model := range e.models(r) {
+	for _, model := range e.modelsFor(r) {
 		for _, n := range e.eligible(e.cluster.Root(), r, model, cluster.Free) {
 			found = append(found, &choice{domain: e.leaf(n), model: model, node: n, nodes: []*cluster.Node{n}})
+			if warm != "" && len(n.WarmSets(warm, r.perNode)) > 0 {
+				found = append(found, &choice{domain: e.leaf(n), model: model, node: n, nodes: []*cluster.Node{n}, warm: warm})
+			}
 		}
 	}
 	return found
@@ -168,6 +229,8 @@ type choice struct {
 	domain *cluster.Domain
 	model  string
 	node   *cluster.Node
+	warm   string // the model that all its members find in memory
+	end    int64
 	// nodes are those that could each take a member, once they were asked for.
 	nodes []*cluster.Node
 }
@@ -198,7 +261,7 @@ func (e *Engine) sufficient(r request, model string, level int, v cluster.View) 
 	e.descend(e.cluster.Root(), -1, level, func(d *cluster.Domain) bool {
 		return d.NodesWith(v, model, r.perNode) >= r.members
 	}, func(d *cluster.Domain) {
-		if r.exact() || len(e.eligible(d, r, model, v)) >= r.members {
+		if e.exact(r, model) || r.holds(e.eligible(d, r, model, v)) {
 			out = append(out, d)
 		}
 	})
@@ -206,7 +269,41 @@ func (e *Engine) sufficient(r request, model string, level int, v cluster.View) 
 }
 
 // exact requests are answered by the counts of the domains alone.
-func (r request) exact() bool { return r.memoryMiB == 0 && len(r.avoid) == 0 }
+func (e *Engine) exact(r request, model string) bool {
+	return r.memoryMiB <= e.cluster.LeastMemory(model) && len(r.avoid) == 0 && r.segment == 0 && r.warm == "" && (!r.noSpot || e.cluster.Spots() == 0)
+}
+
+// holds reports whether nodes, each of which could take a member, are enough.
+func (r request) holds(fit []*cluster.Node) bool {
+	if r.segment == 0 {
+		return len(fit) >= r.members
+	}
+	return len(wholeSegments(fit, r.segment)) >= r.members
+}
+
+// wholeSegments leaves out of each domain of the narrowest level the nodes that
+// make no whole segment: those with the most room.
+func wholeSegments(fit []*cluster.Node, segment int) []*cluster.Node {
+	var out []*cluster.Node
+	for len(fit) > 0 {
+		n := 1
+		for n < len(fit) && sameLeaf(fit[n], fit[0]) {
+			n++
+		}
+		leaf := slices.Clone(fit[:n])
+		slices.SortStableFunc(leaf, func(a, b *cluster.Node) int { return cmp.Compare(a.Free().Count(), b.Free().Count()) })
+		leaf = leaf[:n/segment*segment]
+		slices.SortFunc(leaf, func(a, b *cluster.Node) int { return cmp.Compare(a.Index(), b.Index()) })
+		out = append(out, leaf...)
+		fit = fit[n:]
+	}
+	return out
+}
+
+func sameLeaf(a, b *cluster.Node) bool {
+	last := len(a.Domains) - 1
+	return last < 0 || a.Domain(last) == b.Domain(last)
+}
 
 // descend visits the domains of a level, below those that pass.
 func (e *Engine) descend(d *cluster.Domain, at, level int, pass func(*cluster.Domain) bool, visit func(*cluster.Domain)) {
@@ -227,17 +324,26 @@ func (e *Engine) eligible(d *cluster.Domain, r request, model string, v cluster.
 	var out []*cluster.Node
 	var walk func(*cluster.Domain)
 	walk = func(d *cluster.Domain) {
+		if d.NodesWith(v, model, r.perNode) == 0 {
+			return
+		}
 		for _, k := range d.Children() {
 			walk(k)
 		}
 		for _, n := range d.Nodes() {
-			if n.Model == model && n.MemoryMiB >= r.memoryMiB && n.In(v).Count() >= r.perNode && !slices.Contains(r.avoid, n.ID) {
+			if n.Model == model && n.MemoryMiB >= r.memoryMiB && n.In(v).Count() >= r.perNode && r.takes(n) {
 				out = append(out, n)
 			}
 		}
 	}
 	walk(d)
 	return out
+}
+
+// takes reports whether the request may have members on a node, however many
+// GPUs are free there.
+func (r request) takes(n *cluster.Node) bool {
+	return (!r.noSpot || !n.Spot) && !slices.Contains(r.avoid, n.ID) && (r.warm == "" || len(n.WarmSets(r.warm, r.perNode)) > 0)
 }
 
 // Check tells whether the cluster, with everything in order and idle, could
@@ -247,6 +353,9 @@ func (e *Engine) Check(s gang.Spec) (perNode int, err error) {
 	if e.tier(s.Tier) == nil {
 		return 0, e.noTier(s.Tier)
 	}
-	r, err := e.request(Gang{Spec: &s})
-	return r.perNode, err
+	w, err := e.newWaiter(Gang{Spec: &s}, e.tier(s.Tier))
+	if err != nil {
+		return 0, err
+	}
+	return w.shape.sizes[0].perNode, nil
 }

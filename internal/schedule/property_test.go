@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,33 +16,51 @@ import (
 )
 
 // player drives an engine at random, keeps its own account of who holds what,
-// and holds every decision against the specification.
+// and holds every decision against the rules.
 type player struct {
-	e      *Engine
-	levels []string
-	nodes  map[string]cluster.Spec
-	gangs  map[gang.ID]*Gang
-	// running has the members of each attempt that were not released.
-	running map[Seat]gang.Member
+	cfg   Config
+	e     *Engine
+	now   time.Time
+	nodes map[string]cluster.Spec
+	gangs map[gang.ID]*Gang
+	// held has the members of each attempt that were not released.
+	held    map[Seat]gang.Member
+	began   map[gang.ID]time.Time
 	waiting map[gang.ID]bool
-	seq     uint64
+	// stopping are the attempts that were ordered to end.
+	stopping map[gang.ID]Stop
+	seq      uint64
 	// log and events are for the replay.
 	log    strings.Builder
-	events []Event
+	events []timed
+}
+
+type timed struct {
+	at time.Time
+	ev Event
 }
 
 func newPlayer(t *rapid.T) *player {
+	levels := []string{"region", "spine", "leaf"}[:rapid.IntRange(0, 3).Draw(t, "levels")]
+	share := func(label string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.1, 0.3}).Draw(t, label) }
 	p := &player{
-		levels: []string{"region", "spine", "leaf"}[:rapid.IntRange(0, 3).Draw(t, "levels")],
-		nodes:  make(map[string]cluster.Spec), gangs: make(map[gang.ID]*Gang),
-		running: make(map[Seat]gang.Member), waiting: make(map[gang.ID]bool),
+		cfg: Config{
+			Levels: levels,
+			Tiers: []Tier{
+				{Name: "low", Priority: 1, MinShare: share("min share of low"), Grace: 10 * time.Second},
+				{Name: "high", Priority: 3, Preempts: []string{"low", "mid"}, Grace: 10 * time.Second},
+				{Name: "mid", Priority: 2, Preempts: []string{"low"}, Grace: 5 * time.Second, MinShare: share("min share of mid"), Protected: time.Minute},
+			},
+			Tenants:  []Tenant{{Name: "a", Weight: 3}, {Name: "b", Guaranteed: 8}, {Name: "c", MaxGPUs: 16}},
+			Models:   []Model{{Name: "wan", Load: 40 * time.Second, Speed: map[string]float64{"B200": 2}}},
+			HalfLife: rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "half life"),
+		},
+		now:   time.Unix(1_800_000_000, 0),
+		nodes: make(map[string]cluster.Spec), gangs: make(map[gang.ID]*Gang), held: make(map[Seat]gang.Member),
+		began: make(map[gang.ID]time.Time), waiting: make(map[gang.ID]bool), stopping: make(map[gang.ID]Stop),
 	}
-	p.e = New(p.config())
+	p.e = New(p.cfg)
 	return p
-}
-
-func (p *player) config() Config {
-	return Config{Levels: p.levels, Tiers: []Tier{{"low", 1}, {"high", 3}, {"mid", 2}}}
 }
 
 var models = []string{"H100", "B200"}
@@ -50,8 +69,8 @@ func (p *player) drawNode(t *rapid.T) cluster.Spec {
 	id := fmt.Sprint("n", rapid.IntRange(0, 9).Draw(t, "node"))
 	s, known := p.nodes[id]
 	if !known {
-		s = cluster.Spec{ID: id, Name: id}
-		for range p.levels {
+		s = cluster.Spec{ID: id, Name: id, Spot: rapid.IntRange(0, 5).Draw(t, "spot") == 0}
+		for range p.cfg.Levels {
 			s.Domains = append(s.Domains, fmt.Sprint("d", rapid.IntRange(0, 1).Draw(t, "domain")))
 		}
 		model := rapid.SampledFrom(models).Draw(t, "model")
@@ -62,7 +81,8 @@ func (p *player) drawNode(t *rapid.T) cluster.Spec {
 		}
 	}
 	s.GPUs = slices.Clone(s.GPUs)
-	s.Schedulable = rapid.IntRange(0, 9).Draw(t, "schedulable") > 0
+	s.Draining = rapid.IntRange(0, 9).Draw(t, "draining") == 0
+	s.Schedulable = !s.Draining && rapid.IntRange(0, 9).Draw(t, "schedulable") > 0
 	for i := range s.GPUs {
 		s.GPUs[i].Healthy = rapid.IntRange(0, 9).Draw(t, "healthy") > 0
 	}
@@ -73,13 +93,26 @@ func (p *player) drawNode(t *rapid.T) cluster.Spec {
 func (p *player) drawGang(t *rapid.T) Gang {
 	p.seq++
 	perNode := rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "per_node")
+	members := rapid.IntRange(1, 4).Draw(t, "members")
 	s := &gang.Spec{
 		Name: "g", Template: "ddim", Tier: rapid.SampledFrom([]string{"low", "mid", "high"}).Draw(t, "tier"),
-		GPUsPerNode: perNode, GPUs: perNode * rapid.IntRange(1, 4).Draw(t, "members"),
+		Tenant: rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "tenant"), GPUsPerNode: perNode, GPUs: perNode * members,
 		GPU:          rapid.SampledFrom([]string{"", "", "H100", "B200"}).Draw(t, "model"),
 		GPUMemoryMiB: rapid.SampledFrom([]int{0, 0, 60}).Draw(t, "memory"),
+		Model:        rapid.SampledFrom([]string{"", "wan"}).Draw(t, "weights"),
+		Estimate:     time.Duration(rapid.IntRange(1, 600).Draw(t, "estimate")) * time.Second,
+		Pinned:       rapid.IntRange(0, 5).Draw(t, "pinned") == 0,
 	}
-	any := append([]string{""}, p.levels...)
+	if rapid.Bool().Draw(t, "checkpoint") {
+		s.Checkpoint = &gang.Checkpoint{Every: 30 * time.Second, Cost: time.Duration(rapid.IntRange(0, 12).Draw(t, "cost")) * time.Second, Restore: 3 * time.Second}
+	}
+	if members == 4 && rapid.Bool().Draw(t, "segment") {
+		s.Topology.Segment = 2
+	}
+	if members > 1 && rapid.Bool().Draw(t, "elastic") {
+		s.Elastic = []gang.Size{{GPUs: perNode, Run: 10 * time.Minute}, {GPUs: s.GPUs, Run: 4 * time.Minute}}
+	}
+	any := append([]string{""}, p.cfg.Levels...)
 	s.Topology.Require = rapid.SampledFrom(any).Draw(t, "require")
 	s.Topology.Prefer = rapid.SampledFrom(any).Draw(t, "prefer")
 	return Gang{ID: gang.ID(fmt.Sprint("g", p.seq)), Seq: p.seq, Attempt: 1, Spec: s}
@@ -87,46 +120,54 @@ func (p *player) drawGang(t *rapid.T) Gang {
 
 // apply gives an event to the engine and checks all that it decided.
 func (p *player) apply(t *rapid.T, ev Event) error {
-	p.events = append(p.events, ev)
-	decisions, err := p.e.Apply(ev, time.Unix(int64(len(p.events)), 0))
-	fmt.Fprintln(&p.log, decisions, err)
-	p.noteWaiting(ev)
+	p.now = p.now.Add(time.Duration(rapid.IntRange(0, 30_000).Draw(t, "ms")) * time.Millisecond)
+	p.events = append(p.events, timed{p.now, ev})
+	decisions, err := p.e.Apply(ev, p.now)
+	fmt.Fprintf(&p.log, "%+v %v\n", decisions, err)
+	p.note(ev)
 	for _, d := range decisions {
 		switch d := d.(type) {
 		case Start:
 			p.checkStart(t, d)
+		case Stop:
+			p.checkStop(t, d)
+		case CallOff:
+			if _, was := p.stopping[d.ID]; !was {
+				t.Fatalf("%s was not ordered to stop, and that is called off", d.ID)
+			}
+			delete(p.stopping, d.ID)
 		case Wait:
 			if !p.waiting[d.ID] {
 				t.Fatalf("%s waits, and is not queued", d.ID)
 			}
-			if code, reason, position, waits := p.e.Explain(d.ID); waits && (code != d.Code || reason == "" || position < 1) {
-				t.Fatalf("%s was told %s, and is told %s (%q, position %d)", d.ID, d.Code, code, reason, position)
+		case Reserve:
+			if !p.waiting[d.ID] || d.Start.Before(p.now) {
+				t.Fatalf("at %s %s holds a start at %s; it waits: %t", p.now, d.ID, d.Start, p.waiting[d.ID])
 			}
 		}
 	}
 	return err
 }
 
-// noteWaiting follows who is queued by what the engine took.
-func (p *player) noteWaiting(ev Event) {
+// note follows who is queued, and who holds what, by what the engine took.
+func (p *player) note(ev Event) {
 	switch ev := ev.(type) {
 	case Submit:
 		g := ev.Gang
-		if p.e.waiting[g.ID] != nil || p.e.holds(Seat{g.ID, g.Attempt, 0}) {
+		if p.e.waiting[g.ID] != nil || p.e.seats[Seat{g.ID, g.Attempt, 0}] != nil {
 			p.gangs[g.ID], p.waiting[g.ID] = &g, true
 		}
 	case Withdraw:
 		delete(p.waiting, ev.ID)
 	case Release:
-		delete(p.running, ev.Seat)
+		delete(p.held, ev.Seat)
+		delete(p.stopping, ev.Seat.ID)
 	case Together:
 		for _, one := range ev {
-			p.noteWaiting(one)
+			p.note(one)
 		}
 	}
 }
-
-func (e *Engine) holds(s Seat) bool { _, ok := e.seats[s]; return ok }
 
 // checkStart holds a placement against what the gang asked for, and against
 // who holds what.
@@ -136,12 +177,10 @@ func (p *player) checkStart(t *rapid.T, d Start) {
 		t.Fatalf("%s/%d started, and was not queued", d.ID, d.Attempt)
 	}
 	delete(p.waiting, d.ID)
-	if len(d.Placement) != g.Spec.Members() {
-		t.Fatalf("%s started with %d of %d members", d.ID, len(d.Placement), g.Spec.Members())
-	}
-	level := -1
-	if g.Spec.Topology.Require != "" {
-		level = slices.Index(p.levels, g.Spec.Topology.Require)
+	p.began[d.ID] = p.now
+	perNode := min(g.Spec.GPUsPerNode, d.GPUs)
+	if len(d.Placement)*perNode != d.GPUs || d.GPUs != g.Spec.GPUs && !slices.ContainsFunc(g.Spec.Elastic, func(z gang.Size) bool { return z.GPUs == d.GPUs }) {
+		t.Fatalf("%s started with %d members on %d GPUs", d.ID, len(d.Placement), d.GPUs)
 	}
 	seen := make(map[string]bool)
 	first := p.nodes[d.Placement[0].Node]
@@ -151,19 +190,32 @@ func (p *player) checkStart(t *rapid.T, d Start) {
 			t.Fatalf("%s has two members on %s", d.ID, m.Node)
 		}
 		seen[m.Node] = true
-		if len(m.GPUs) != g.Spec.GPUsPerNode {
-			t.Fatalf("member %d of %s has %d GPUs, want %d", i, d.ID, len(m.GPUs), g.Spec.GPUsPerNode)
+		if len(m.GPUs) != perNode {
+			t.Fatalf("member %d of %s has %d GPUs, want %d", i, d.ID, len(m.GPUs), perNode)
 		}
 		if !spec.Schedulable {
 			t.Fatalf("%s is on %s, which takes nothing", d.ID, m.Node)
 		}
-		if domainOf(p.e, m, level) != domainOf(p.e, d.Placement[0], level) {
-			t.Fatalf("%s requires one %s and is on %s and %s", d.ID, g.Spec.Topology.Require, first.ID, m.Node)
+		if spec.Spot && g.Spec.Checkpoint == nil {
+			t.Fatalf("%s cannot save its state, and is on the spot node %s", d.ID, m.Node)
 		}
 		p.checkGPUs(t, g, spec, first.GPUs[0].Model, m)
-		p.running[Seat{d.ID, d.Attempt, i}] = m
+		p.held[Seat{d.ID, d.Attempt, i}] = m
 	}
-	p.checkRanks(t, d)
+	p.checkDomains(t, g, d)
+	if most := p.e.tenant(g.Spec.Tenant).MaxGPUs; most > 0 && p.uses(g.Spec.Tenant) > most {
+		t.Fatalf("tenant %s has %d GPUs after the start of %s, and may have %d", g.Spec.Tenant, p.uses(g.Spec.Tenant), d.ID, most)
+	}
+}
+
+func (p *player) uses(tenant string) int {
+	n := 0
+	for seat, m := range p.held {
+		if p.gangs[seat.ID].Spec.Tenant == tenant {
+			n += len(m.GPUs)
+		}
+	}
+	return n
 }
 
 func (p *player) checkGPUs(t *rapid.T, g *Gang, on cluster.Spec, model string, m gang.Member) {
@@ -175,7 +227,7 @@ func (p *player) checkGPUs(t *rapid.T, g *Gang, on cluster.Spec, model string, m
 		if !gpu.Healthy || gpu.Model != model || g.Spec.GPU != "" && gpu.Model != g.Spec.GPU || gpu.MemoryMiB < g.Spec.GPUMemoryMiB {
 			t.Fatalf("%s (%+v) got %+v beside %s", g.ID, *g.Spec, gpu, model)
 		}
-		for seat, other := range p.running {
+		for seat, other := range p.held {
 			if other.Node == m.Node && slices.Contains(other.GPUs, index) {
 				t.Fatalf("GPU %d of %s is held by %v, and was given to %s", index, m.Node, seat, g.ID)
 			}
@@ -183,21 +235,56 @@ func (p *player) checkGPUs(t *rapid.T, g *Gang, on cluster.Spec, model string, m
 	}
 }
 
-// checkRanks: on every level the ranks of one domain follow each other.
-func (p *player) checkRanks(t *rapid.T, d Start) {
-	for level := range p.levels {
+// checkDomains: all members lie in the domain that is required, the ranks of
+// one domain follow each other, and segments share the narrowest one.
+func (p *player) checkDomains(t *rapid.T, g *Gang, d Start) {
+	for level := range p.cfg.Levels {
 		left := make(map[string]bool)
 		last := ""
-		for _, m := range d.Placement {
-			domain := domainOf(p.e, m, level)
+		for i, m := range d.Placement {
+			domain := strings.Join(p.nodes[m.Node].Domains[:level+1], "/")
 			if left[domain] {
 				t.Fatalf("%s: the ranks come back to %s: %v", d.ID, domain, d.Placement)
 			}
 			if last != "" && domain != last {
 				left[last] = true
+				if p.cfg.Levels[level] == g.Spec.Topology.Require {
+					t.Fatalf("%s requires one %s and is on %s and %s", d.ID, g.Spec.Topology.Require, last, domain)
+				}
+				if s := g.Spec.Topology.Segment; s > 0 && level == len(p.cfg.Levels)-1 && len(d.Placement)%s == 0 && i%s != 0 {
+					t.Fatalf("%s: rank %d begins another %s within a segment of %d: %v", d.ID, i, p.cfg.Levels[level], s, d.Placement)
+				}
 			}
 			last = domain
 		}
+	}
+}
+
+// checkStop: only those are stopped for others who may be.
+func (p *player) checkStop(t *rapid.T, d Stop) {
+	g := p.gangs[d.ID]
+	if _, again := p.stopping[d.ID]; again || g == nil || p.waiting[d.ID] || d.Attempt != g.Attempt {
+		t.Fatalf("%s/%d is told to stop: %+v", d.ID, d.Attempt, d)
+	}
+	p.stopping[d.ID] = d
+	if d.Mode == Graceful && g.Spec.Checkpoint == nil {
+		t.Fatalf("%s cannot save its state, and is told to", d.ID)
+	}
+	if d.For == "" {
+		return
+	}
+	by := p.gangs[d.For]
+	if g.Spec.Pinned || g.Spec.Tier == "mid" && p.now.Sub(p.began[d.ID]) < time.Minute {
+		t.Fatalf("%s may not be stopped, and is for %s", d.ID, d.For)
+	}
+	rank := map[string]int{"low": 1, "mid": 2, "high": 3}
+	lower := rank[g.Spec.Tier] < rank[by.Spec.Tier]
+	returned := by.Spec.Tenant == "b" && g.Spec.Tenant != "b" && rank[g.Spec.Tier] <= rank[by.Spec.Tier]
+	if !lower && !returned {
+		t.Fatalf("%s of tier %s is stopped for %s of tier %s", d.ID, g.Spec.Tier, d.For, by.Spec.Tier)
+	}
+	if d.Mode == Graceful && g.Spec.Checkpoint.Cost > 10*time.Second {
+		t.Fatalf("%s takes %s to save its state, which no grace allows", d.ID, g.Spec.Checkpoint.Cost)
 	}
 }
 
@@ -209,23 +296,19 @@ func (p *player) Gone(t *rapid.T) {
 	if len(nodes) < 2 {
 		t.Skip("it is the last")
 	}
-	n := rapid.SampledFrom(nodes).Draw(t, "gone")
-	held := n.Used() != 0
-	if err := p.apply(t, NodeGone{n.ID}); held != (err != nil) {
-		t.Fatalf("node %s, held %t, is removed: %v", n.ID, held, err)
+	n := rapid.SampledFrom(nodes).Draw(t, "gone").ID
+	held := p.e.Cluster().Node(n).Used() != 0
+	if err := p.apply(t, NodeGone{n}); held != (err != nil) {
+		t.Fatalf("node %s, held %t, is removed: %v", n, held, err)
 	}
 	if !held {
-		delete(p.nodes, n.ID)
+		delete(p.nodes, n)
 	}
 }
 
-func (p *player) Submit(t *rapid.T) {
-	g := p.drawGang(t)
-	err := p.apply(t, Submit{g})
-	if could := oracle(p.e, g, cluster.Total); could != (err == nil) {
-		t.Fatalf("%s (%+v) could ever run: %t, and the answer was %v", g.ID, *g.Spec, could, err)
-	}
-}
+func (p *player) Submit(t *rapid.T) { _ = p.apply(t, Submit{p.drawGang(t)}) }
+
+func (p *player) Tick(t *rapid.T) { must(t, p.apply(t, Tick{})) }
 
 // Several events at one instant.
 func (p *player) Together(t *rapid.T) {
@@ -238,44 +321,77 @@ func (p *player) Together(t *rapid.T) {
 	must(t, p.apply(t, all))
 }
 
-// seats lists what runs, in a fixed order.
-func (p *player) seats() []Seat {
-	var out []Seat
-	for s := range p.running {
-		out = append(out, s)
+// running lists the gangs that hold something, in a fixed order.
+func (p *player) running() []gang.ID {
+	seen := make(map[gang.ID]bool)
+	var out []gang.ID
+	for s := range p.held {
+		if !seen[s.ID] {
+			seen[s.ID] = true
+			out = append(out, s.ID)
+		}
 	}
-	slices.SortFunc(out, func(a, b Seat) int {
-		return strings.Compare(fmt.Sprintf("%s/%04d/%04d", a.ID, a.Attempt, a.Member), fmt.Sprintf("%s/%04d/%04d", b.ID, b.Attempt, b.Member))
-	})
+	slices.Sort(out)
 	return out
 }
 
-func (p *player) Release(t *rapid.T) {
-	seats := p.seats()
-	if len(seats) == 0 {
-		t.Skip("nothing runs")
+// gone are the events of a gang's end.
+func (p *player) gone(id gang.ID) Together {
+	var out Together
+	for i := range 8 {
+		for attempt := range p.gangs[id].Attempt + 1 {
+			if s := (Seat{id, attempt, i}); p.held[s].Node != "" {
+				out = append(out, Release{s})
+			}
+		}
 	}
-	must(t, p.apply(t, Release{rapid.SampledFrom(seats).Draw(t, "seat")}))
+	return out
 }
 
-// Requeue: a gang that ran waits again, while some of its members may still
-// hold their GPUs.
-func (p *player) Requeue(t *rapid.T) {
-	seats := p.seats()
-	if len(seats) == 0 {
+func (p *player) pick(t *rapid.T) gang.ID {
+	ids := p.running()
+	if len(ids) == 0 {
 		t.Skip("nothing runs")
 	}
-	seat := rapid.SampledFrom(seats).Draw(t, "seat")
-	if p.waiting[seat.ID] || p.gangs[seat.ID].Attempt != seat.Attempt {
-		t.Skip("it waits or runs again already")
+	return rapid.SampledFrom(ids).Draw(t, "gang")
+}
+
+func (p *player) Finish(t *rapid.T) {
+	id := p.pick(t)
+	if p.waiting[id] {
+		t.Skip("it waits for another attempt")
 	}
-	g := *p.gangs[seat.ID]
-	g.Attempt, g.Accepted, g.Avoid = g.Attempt+1, true, []string{p.running[seat].Node}
-	must(t, p.apply(t, Together{Release{seat}, Submit{g}}))
+	must(t, p.apply(t, p.gone(id)))
+}
+
+// Requeue: a gang that ran, or was told to stop, waits again.
+func (p *player) Requeue(t *rapid.T) {
+	id := p.pick(t)
+	if p.waiting[id] {
+		t.Skip("it waits already")
+	}
+	g := *p.gangs[id]
+	if g.Spec.Checkpoint != nil {
+		g.Done += time.Duration(rapid.IntRange(0, 60).Draw(t, "done")) * time.Second
+	}
+	g.Attempt, g.Accepted = g.Attempt+1, true
+	if rapid.Bool().Draw(t, "avoid") {
+		g.Avoid = []string{p.anyNode(id)}
+	}
+	must(t, p.apply(t, append(p.gone(id), Submit{g})))
+}
+
+func (p *player) anyNode(id gang.ID) string {
+	for i := range 8 {
+		if m := p.held[Seat{id, p.gangs[id].Attempt, i}]; m.Node != "" {
+			return m.Node
+		}
+	}
+	return "n0"
 }
 
 func (p *player) Withdraw(t *rapid.T) {
-	queue := p.e.order()
+	queue := p.e.queue()
 	if len(queue) == 0 {
 		t.Skip("nothing waits")
 	}
@@ -293,74 +409,65 @@ func (p *player) Check(t *rapid.T) {
 	if err := p.e.Cluster().Check(); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(p.e.seats, p.running) {
-		t.Fatalf("the engine has the seats %v, want %v", p.e.seats, p.running)
+	seats := make(map[Seat]gang.Member)
+	for at, s := range p.e.seats {
+		seats[at] = gang.Member{Node: s.node.ID, GPUs: s.gpus.Indexes()}
 	}
-	for _, n := range p.e.Cluster().Nodes() {
-		var held cluster.Mask
-		for _, m := range p.running {
-			if m.Node == n.ID {
-				held |= cluster.MaskOf(m.GPUs)
+	if !reflect.DeepEqual(seats, p.held) {
+		t.Fatalf("the engine has the seats %v, want %v", seats, p.held)
+	}
+	p.checkUse(t)
+	p.checkPlans(t)
+	p.checkFixed(t)
+}
+
+// checkUse: what is kept incrementally is what there is.
+func (p *player) checkUse(t *rapid.T) {
+	for name, tenant := range p.e.tenants {
+		if got := p.uses(name); got != tenant.running {
+			t.Fatalf("tenant %s is said to run on %d GPUs, and does on %d", name, tenant.running, got)
+		}
+	}
+	for _, tier := range p.e.tiers {
+		n := 0
+		for seat, m := range p.held {
+			if p.gangs[seat.ID].Spec.Tier == tier.Name {
+				n += len(m.GPUs)
 			}
 		}
-		if n.Used() != held {
-			t.Fatalf("%v of %s are held, want %v", n.Used().Indexes(), n.ID, held.Indexes())
+		if n != tier.running || tier.credit < 0 || math.IsNaN(tier.credit) {
+			t.Fatalf("tier %s is said to run on %d GPUs, and does on %d; its credit is %f", tier.Name, tier.running, n, tier.credit)
 		}
 	}
-	p.checkOrder(t)
-	p.checkRebuilt(t)
+	if len(p.e.waiting) != len(p.waiting) || len(p.e.queue()) != len(p.waiting) {
+		t.Fatalf("%d gangs wait, %d in the order, want %d", len(p.e.waiting), len(p.e.queue()), len(p.waiting))
+	}
 }
 
-// checkOrder: the queue is ordered by tier and arrival; of those that could
-// run, the first does not fit, and all before it are stuck.
-func (p *player) checkOrder(t *rapid.T) {
-	queue := p.e.order()
-	if len(queue) != len(p.waiting) {
-		t.Fatalf("%d gangs wait, want %d", len(queue), len(p.waiting))
-	}
-	rank := map[string]int{"high": 0, "mid": 1, "low": 2}
-	for i, id := range queue {
-		g := p.gangs[id]
-		if i == 0 {
-			continue
-		}
-		before := p.gangs[queue[i-1]]
-		if rank[before.Spec.Tier] > rank[g.Spec.Tier] || before.Spec.Tier == g.Spec.Tier && before.Seq >= g.Seq {
-			t.Fatalf("%s (%s, %d) is before %s (%s, %d)", before.ID, before.Spec.Tier, before.Seq, g.ID, g.Spec.Tier, g.Seq)
-		}
-	}
-	for _, id := range queue {
-		if g := *p.gangs[id]; fits(p.e, g) {
-			t.Fatalf("%s (%+v) fits, is first in the order, and waits", id, *g.Spec)
-		} else if oracle(p.e, g, cluster.Usable) {
-			return // it holds back the others
+// checkPlans: no GPU is held for two.
+func (p *player) checkPlans(t *rapid.T) {
+	held := make(map[string]gang.ID)
+	for _, plan := range p.e.plans {
+		for _, h := range plan.at {
+			for _, i := range h.gpus.Indexes() {
+				key := fmt.Sprint(h.bay.node.ID, "/", i)
+				if other, has := held[key]; has {
+					t.Fatalf("GPU %s is held for %s and %s", key, other, plan.owner)
+				}
+				held[key] = plan.owner
+			}
 		}
 	}
 }
 
-// checkRebuilt: an engine made from the records alone has the same queue,
-// starts nothing, and gives the same reasons.
-func (p *player) checkRebuilt(t *rapid.T) {
-	f := rebuilt(p.e)
-	if out, err := f.Apply(Together{}, time.Unix(0, 0)); err != nil || slices.ContainsFunc(out, func(d Decision) bool { _, starts := d.(Start); return starts }) {
-		t.Fatalf("rebuilt, it decides %v, %v", out, err)
-	}
-	if got, want := f.order(), p.e.order(); !slices.Equal(got, want) {
-		t.Fatalf("rebuilt, the queue is %v, want %v", got, want)
-	}
-	all := p.e.Explainer()
-	for i, id := range p.e.order() {
-		code, reason, position, _ := p.e.Explain(id)
-		if code1, reason1, position1, _ := all.Explain(id); code1 != code || reason1 != reason || position1 != i+1 || position != i+1 {
-			t.Fatalf("%s at %d is explained alone as %d. %s (%s), with all as %d. %s (%s)", id, i+1, position, code, reason, position1, code1, reason1)
-		}
-		code2, reason2, position2, _ := f.Explain(id)
-		if code != code2 || reason != reason2 || position != position2 {
-			t.Fatalf("%s: %s (%s), rebuilt %s (%s)", id, code, reason, code2, reason2)
-		}
-		if told := p.e.waiting[id].code; told != code {
-			t.Fatalf("%s was told %s last, and is explained as %s", id, told, code)
-		}
+// checkFixed: a decision is a fixed point: nothing more happens when nothing
+// does.
+func (p *player) checkFixed(t *rapid.T) {
+	p.events = append(p.events, timed{p.now, Together{}})
+	again, _ := p.e.Apply(Together{}, p.now)
+	fmt.Fprintf(&p.log, "%+v %v\n", again, nil)
+	if len(again) > 0 {
+		t.Fatalf("with nothing new, it decides %+v\n%s", again, p.story())
 	}
 }
 
@@ -377,13 +484,37 @@ func TestWhatMustAlwaysHold(t *testing.T) {
 
 // replay: the same events give the same decisions, byte for byte.
 func (p *player) replay(t *rapid.T) {
-	e := New(p.config())
+	e := New(p.cfg)
 	var log strings.Builder
-	for i, ev := range p.events {
-		decisions, err := e.Apply(ev, time.Unix(int64(i+1), 0))
-		fmt.Fprintln(&log, decisions, err)
+	for _, x := range p.events {
+		decisions, err := e.Apply(x.ev, x.at)
+		fmt.Fprintf(&log, "%+v %v\n", decisions, err)
 	}
 	if log.String() != p.log.String() {
 		t.Fatalf("the first time:\n%s\nthe second:\n%s", p.log.String(), log.String())
 	}
+}
+
+// story tells all that happened.
+func (p *player) story() string {
+	var out strings.Builder
+	e := New(p.cfg)
+	fmt.Fprintf(&out, "%+v\n", p.cfg)
+	for _, x := range p.events {
+
+		decisions, err := e.Apply(x.ev, x.at)
+
+		what := fmt.Sprintf("%+v", x.ev)
+		if s, is := x.ev.(Submit); is {
+			what = fmt.Sprintf("%+v %+v", s, *s.Gang.Spec)
+		}
+		fmt.Fprintf(&out, "%s %T%s\n", x.at.Format("04:05.000"), x.ev, what)
+		for _, d := range decisions {
+			fmt.Fprintf(&out, "    %T%+v\n", d, d)
+		}
+		if err != nil {
+			fmt.Fprintf(&out, "    %v\n", err)
+		}
+	}
+	return out.String()
 }

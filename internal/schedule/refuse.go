@@ -57,7 +57,7 @@ type survey struct {
 
 func (e *Engine) survey(r request) survey {
 	var out survey
-	for _, model := range e.models(r) {
+	for _, model := range e.modelsFor(r) {
 		gpus := 0
 		for _, n := range e.cluster.Nodes() {
 			if n.Model != model {
@@ -84,7 +84,7 @@ func (e *Engine) survey(r request) survey {
 // shape.
 func (e *Engine) noPlaces(s *gang.Spec, r request, widest int) error {
 	most := 0
-	for _, m := range e.models(r) {
+	for _, m := range e.modelsFor(r) {
 		e.descend(e.cluster.Root(), -1, r.require, func(*cluster.Domain) bool { return true }, func(d *cluster.Domain) {
 			most = max(most, len(e.eligible(d, r, m, cluster.Total)))
 		})
@@ -168,7 +168,7 @@ func (e *Engine) countsNear(s *gang.Spec, r request, most int) []int {
 // wouldRun reports whether the idle cluster could run a gang with everything in
 // order.
 func (e *Engine) wouldRun(s gang.Spec) bool {
-	r, err := e.request(Gang{Spec: &s, Accepted: true})
+	r, err := e.request(Gang{Spec: &s, Accepted: true}, s.GPUs)
 	return err == nil && r.perNode > 0 && r.members*r.perNode == s.GPUs && e.everFits(r)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,7 +83,7 @@ func newStory(t *testing.T) *story {
 }
 
 func (s *story) reset(levels []string) {
-	s.e = New(Config{Levels: levels, Tiers: []Tier{{"background", 100}, {"interactive", 300}, {"production", 200}}})
+	s.e = New(Config{Levels: levels, Tiers: []Tier{{Name: "background", Priority: 100}, {Name: "interactive", Priority: 300}, {Name: "production", Priority: 200}}})
 	s.nodes = make(map[string]cluster.Spec)
 	s.gangs = make(map[gang.ID]*Gang)
 	s.members = make(map[gang.ID]int)
@@ -219,7 +220,7 @@ func (s *story) command(c command) {
 		}
 		s.printf("%s: %s, position %d: %s", c.name, code, position, reason)
 	case "queue":
-		s.printf("queue: %v", s.e.order())
+		s.printf("queue: %v", s.e.queue())
 	case "free":
 		for _, n := range s.e.Cluster().Nodes() {
 			s.printf("free on %s: %v", n.ID, n.Free().Indexes())
@@ -367,18 +368,17 @@ func describe(d Decision) string {
 		return out
 	case Wait:
 		return fmt.Sprintf("wait %s: %s", d.ID, d.Code)
+	case Reserve:
+		return strings.TrimSuffix(fmt.Sprintf("reserve %s: %s, moved by %s", d.ID, d.Start.UTC().Format(time.TimeOnly), d.MovedBy), ", moved by ")
+	case Stop:
+		return fmt.Sprintf("stop %s/%d: %s, %s, for %s", d.ID, d.Attempt, d.Cause, d.Mode, d.For)
 	default:
 		return fmt.Sprintf("%#v", d)
 	}
 }
 
-// order lists the gangs that wait, in the order in which they will be tried.
-func (e *Engine) order() []gang.ID {
-	var out []gang.ID
-	for _, t := range e.tiers {
-		for _, w := range t.queue {
-			out = append(out, w.ID)
-		}
-	}
-	return out
+// queue lists the gangs that wait, in the order in which they would start.
+func (e *Engine) queue() []gang.ID {
+	place := e.places()
+	return slices.SortedFunc(maps.Keys(place), func(a, b gang.ID) int { return place[a] - place[b] })
 }

@@ -1,0 +1,161 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// never is later than any time that is expected.
+const never = int64(math.MaxInt64)
+
+// calendar is what is expected of each GPU: until when its holder runs, and
+// which gangs that wait have a claim to it.
+type calendar struct {
+	accounted time.Time
+	bays      []*bay // by the index of their node
+	claims    []*claim
+	claimed   []*bay
+}
+
+// bay is a node in the calendar.
+type bay struct {
+	node *cluster.Node
+	// until is when the holder of each GPU should end, in nanoseconds of Unix
+	// time, 0 where it is free; after adds what those have a claim to who were
+	// considered so far.
+	until, after [cluster.MaxGPUsPerNode]int64
+	overlaid     bool
+	claimed      cluster.Mask // what anybody has a claim to
+	// free[k-1] is when k GPUs are free at once; dirty says that it must be found.
+	free  []int64
+	dirty bool
+}
+
+// claim is the hold of a gang that waits on GPUs from one time to another.
+type claim struct {
+	owner       *waiter
+	run         *run // of a gang that will be resized
+	from, until int64
+	at          []hold
+}
+
+type hold struct {
+	bay  *bay
+	gpus cluster.Mask
+}
+
+func (e *Engine) setBay(n *cluster.Node) {
+	for len(e.bays) <= n.Index() {
+		e.bays = append(e.bays, nil)
+	}
+	if e.bays[n.Index()] == nil {
+		e.bays[n.Index()] = &bay{node: n}
+	}
+	e.bays[n.Index()].dirty = true
+}
+
+func (e *Engine) dropBay(n *cluster.Node) { e.bays[n.Index()] = nil }
+
+func (e *Engine) bay(n *cluster.Node) *bay { return e.bays[n.Index()] }
+
+// setUntil notes when the holder of GPUs should end; the zero time where there
+// is none.
+func (e *Engine) setUntil(n *cluster.Node, gpus cluster.Mask, end time.Time) {
+	at := int64(0)
+	if !end.IsZero() {
+		at = end.UnixNano()
+	}
+	b := e.bay(n)
+	for _, i := range gpus.Indexes() {
+		b.until[i] = at
+		b.after[i] = max(b.after[i], at) // within a decision times only grow
+	}
+	b.dirty = true
+}
+
+// clearCalendar drops all claims.
+func (e *Engine) clearCalendar() {
+	for _, b := range e.claimed {
+		b.overlaid, b.dirty, b.claimed = false, true, 0
+	}
+	e.claims, e.claimed = e.claims[:0], e.claimed[:0]
+}
+
+// addClaim has the gangs that come after in the order reckon with one.
+func (e *Engine) addClaim(c *claim) {
+	e.claims = append(e.claims, c)
+	for _, h := range c.at {
+		if !h.bay.overlaid {
+			h.bay.after = h.bay.until
+			h.bay.overlaid = true
+			e.claimed = append(e.claimed, h.bay)
+		}
+		for _, i := range h.gpus.Indexes() {
+			h.bay.after[i] = max(h.bay.after[i], c.until)
+		}
+		h.bay.claimed |= h.gpus
+		h.bay.dirty = true
+	}
+}
+
+// expected is when the holder of a GPU, and those with a claim to it, should
+// be through with it.
+func (b *bay) expected(gpu int) int64 {
+	if b.overlaid {
+		return b.after[gpu]
+	}
+	return b.until[gpu]
+}
+
+// freeAt is when k GPUs of the node should be free at once; never where it has
+// not so many in order.
+func (b *bay) freeAt(k int) int64 {
+	if b.dirty {
+		b.dirty = false
+		b.free = b.free[:0]
+		if b.node.GoneAt.IsZero() {
+			for _, i := range b.node.Usable().Indexes() {
+				b.free = append(b.free, b.expected(i))
+			}
+			slices.Sort(b.free)
+		}
+	}
+	if k > len(b.free) {
+		return never
+	}
+	return b.free[k-1]
+}
+
+// holds turns a placement into what is held of the calendar.
+func (e *Engine) holdsOf(p gang.Placement) []hold {
+	out := make([]hold, len(p))
+	for i, m := range p {
+		out[i] = hold{e.bay(e.cluster.Node(m.Node)), cluster.MaskOf(m.GPUs)}
+	}
+	return out
+}
+
+// conflict reports whether a gang that holds a placement from now until its
+// end would keep another from what it has a claim to.
+func (e *Engine) conflict(w *waiter, p []hold, end int64) *claim {
+	if !slices.ContainsFunc(p, func(h hold) bool { return h.gpus&h.bay.claimed != 0 }) {
+		return nil
+	}
+	for _, c := range e.claims {
+		if c.owner == w || c.from >= end {
+			continue
+		}
+		for _, h := range p {
+			for _, o := range c.at {
+				if h.bay == o.bay && h.gpus&o.gpus != 0 {
+					return c
+				}
+			}
+		}
+	}
+	return nil
+}

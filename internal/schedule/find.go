@@ -1,0 +1,102 @@
+package schedule
+
+import (
+	"math"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// find looks for where a gang can start now without moving the start of one
+// that is before it: of its sizes that fit, at the one that ends first. If
+// there is none, it says why in a word, and who is ahead.
+func (e *Engine) find(w *waiter, sizes []size) (best *found, why obstacle) {
+	if w.shape.failed == e.room || e.tooLong(w) {
+		return nil, obstacle{}
+	}
+	fits := false
+	for _, z := range sizes {
+		f := e.place(w, z)
+		if f == nil {
+			continue
+		}
+		fits = true
+		if c := e.conflict(w, e.holdsOf(f.place), f.end); c != nil {
+			why = obstacle{code: gang.CodeReservedOther, ahead: c.id()}
+			f = e.placeBeside(w, z, f.end)
+		}
+		if f != nil && (best == nil || f.end < best.end) {
+			best = f
+		}
+	}
+	if best == nil {
+		e.remember(w, sizes, fits)
+	}
+	return best, why
+}
+
+// obstacle is why a gang that might fit does not start.
+type obstacle struct {
+	code  gang.Code
+	ahead gang.ID
+}
+
+func (c *claim) id() gang.ID {
+	if c.owner != nil {
+		return c.owner.ID
+	}
+	return c.run.id
+}
+
+// placeBeside places a gang on what nobody before it has a claim to, up to the
+// end that it would have.
+func (e *Engine) placeBeside(w *waiter, z size, end int64) *found {
+	mark := e.cluster.Mark()
+	e.fence(w, end)
+	f := e.place(w, z)
+	e.cluster.Rollback(mark)
+	if f == nil || e.conflict(w, e.holdsOf(f.place), f.end) != nil {
+		return nil
+	}
+	return f
+}
+
+// fence takes, within a trial, what others have a claim to before a time.
+func (e *Engine) fence(w *waiter, end int64) {
+	for _, c := range e.claims {
+		if c.owner == w && w != nil || c.from >= end {
+			continue
+		}
+		for _, h := range c.at {
+			if free := h.gpus & h.bay.node.Free(); free != 0 {
+				e.cluster.Take(h.bay.node, free)
+			}
+		}
+	}
+}
+
+// remember notes that a shape does not fit, until there is more room, or that
+// gangs of it that take as long as this one, or longer, would delay others.
+func (e *Engine) remember(w *waiter, sizes []size, fits bool) {
+	s := w.shape
+	switch {
+	case !fits && len(sizes) == len(s.sizes):
+		s.failed, s.stuck = e.room, e.stuckNow(s)
+	case fits && (s.longRound != e.round || w.shortest < s.long):
+		s.longRound, s.long = e.round, w.shortest
+	}
+}
+
+// tooLong reports whether a gang takes as long as one of its shape that would
+// have delayed others in this decision.
+func (e *Engine) tooLong(w *waiter) bool {
+	return w.shape.longRound == e.round && w.shortest >= w.shape.long
+}
+
+// nanos adds a duration to a time of the calendar.
+func nanos(at int64, d time.Duration) int64 {
+	if at > math.MaxInt64-int64(d) {
+		return never
+	}
+	return at + int64(d)
+}

@@ -1,0 +1,197 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// plan is GPUs that are held for a gang until all of them are free: what its
+// victims leave, or what it will have after it is resized.
+type plan struct {
+	owner gang.ID
+	// resizes: the owner runs, and is to run on with another size.
+	resizes bool
+	found   *found
+	at      []hold
+	victims []*run
+	by      time.Time // the end of the grace
+}
+
+// honourPlans starts those whose GPUs are free, drops those whose GPUs are
+// lost, and has the others hold what is theirs.
+func (e *Engine) honourPlans() {
+	for _, p := range slices.Clone(e.plans) {
+		w := e.waiting[p.owner]
+		switch {
+		case w == nil && (!p.resizes || e.runs[p.owner] == nil):
+			e.forget(p) // it was cancelled
+			continue
+		case !e.sound(p):
+			e.Counts.BrokenPlans++
+			e.callOff(p)
+			continue
+		case w != nil && w.plan == nil && p.resizes:
+			w.plan = p
+		}
+		if w != nil && p.free() {
+			e.forget(p)
+			e.startPlanned(w, p)
+			continue
+		}
+		e.addClaim(p.claim(w, e.runs[p.owner]))
+	}
+}
+
+func (p *plan) claim(w *waiter, r *run) *claim {
+	return &claim{owner: w, run: r, from: math.MinInt64, until: p.found.end, at: p.at}
+}
+
+// startPlanned starts a gang on what was held for it.
+func (e *Engine) startPlanned(w *waiter, p *plan) {
+	f := *p.found
+	f.warm = w.shape.load == 0
+	e.start(w, &f)
+}
+
+// sound reports whether all that is held can still be had.
+func (e *Engine) sound(p *plan) bool {
+	for _, h := range p.at {
+		if e.bay(h.bay.node) != h.bay || !h.bay.node.Usable().Has(h.gpus) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *plan) free() bool {
+	for _, h := range p.at {
+		if !h.bay.node.Free().Has(h.gpus) {
+			return false
+		}
+	}
+	return true
+}
+
+// forget drops a plan.
+func (e *Engine) forget(p *plan) {
+	e.plans = slices.DeleteFunc(e.plans, func(q *plan) bool { return q == p })
+	if w := e.waiting[p.owner]; w != nil && w.plan == p {
+		w.plan = nil
+	}
+	for _, v := range p.victims {
+		if v.plan == p {
+			v.plan = nil
+		}
+	}
+}
+
+// callOff drops a plan, and has the victims that have not stopped carry on.
+func (e *Engine) callOff(p *plan) {
+	for _, v := range p.victims {
+		if v.plan == p && e.runs[v.id] == v && v.stop != nil && v.stop.Mode == Graceful {
+			v.stop = nil
+			e.called++
+			v.end = v.expectedEnd()
+			e.reend(v)
+			e.decide(CallOff{ID: v.id, Attempt: v.attempt})
+			e.forgetResize(v)
+		}
+	}
+	e.forget(p)
+}
+
+// forgetResize drops what is held for a gang that will not be resized.
+func (e *Engine) forgetResize(r *run) {
+	for _, p := range slices.Clone(e.plans) {
+		if p.resizes && p.owner == r.id {
+			e.forget(p)
+		}
+	}
+}
+
+// order tells a run to end.
+func (e *Engine) orderStop(r *run, s Stop) {
+	s.ID, s.Attempt = r.id, r.attempt
+	r.stop = &s
+	e.ordered = true
+	e.stopped++
+	over := e.now
+	if s.Mode == Graceful && r.spec.Checkpoint != nil {
+		over = e.now.Add(r.spec.Checkpoint.Cost)
+	}
+	r.end = over.Add(time.Nanosecond)
+	e.reend(r)
+	e.decide(s)
+}
+
+// loss is what stopping a run costs, in GPU-seconds, and the mode that costs
+// least.
+func (e *Engine) loss(r *run, grace time.Duration) (float64, Mode) {
+	lost, mode := r.unsaved(e.now), Hard
+	c := r.spec.Checkpoint
+	if e.cfg.Policy.NoCheckpoints {
+		c = nil
+	}
+	again := r.shape.load
+	if c != nil {
+		if c.Cost <= grace && c.Cost <= lost {
+			lost, mode = c.Cost, Graceful
+		}
+		again = max(again, c.Restore)
+	}
+	return float64(r.size.gpus()) * (lost + again).Seconds(), mode
+}
+
+// stopFor orders a victim to stop, or to shrink to what the preemptor leaves
+// it.
+func (e *Engine) stopFor(p *plan, v *run, grace time.Duration) {
+	_, mode := e.loss(v, grace)
+	v.plan = p
+	if keep := e.shrunk(v, p); keep != nil {
+		e.orderStop(v, Stop{Cause: Resized, Mode: mode, For: p.owner, To: keep.size.gpus(), By: p.by})
+		e.plans = append(e.plans, &plan{owner: v.id, resizes: true, found: keep, at: e.holdsOf(keep.place), by: p.by})
+		return
+	}
+	e.orderStop(v, Stop{Cause: Preempted, Mode: mode, For: p.owner, By: p.by})
+}
+
+// shrunk is the largest smaller size at which a victim can go on with what a
+// plan leaves it; nil where there is none.
+func (e *Engine) shrunk(v *run, p *plan) *found {
+	var best *found
+	for _, z := range v.shape.sizes {
+		if z.gpus() >= v.size.gpus() || best != nil && z.gpus() <= best.size.gpus() {
+			continue
+		}
+		if place := left(v.place, p.at, z); place != nil {
+			end := e.now.Add(time.Duration(float64(v.estimate-v.progress(e.now)) * z.slower)).UnixNano()
+			best = &found{place: place, size: z, gpu: v.gpu, end: end}
+		}
+	}
+	return best
+}
+
+// left chooses members of a size from what a placement keeps besides what is
+// taken from it.
+func left(place gang.Placement, taken []hold, z size) gang.Placement {
+	var out gang.Placement
+	for _, m := range place {
+		gpus := cluster.MaskOf(m.GPUs)
+		for _, h := range taken {
+			if h.bay.node.ID == m.Node {
+				gpus &^= h.gpus
+			}
+		}
+		if gpus.Count() >= z.perNode && len(out) < z.members {
+			out = append(out, gang.Member{Node: m.Node, GPUs: gpus.Lowest(z.perNode).Indexes()})
+		}
+	}
+	if len(out) < z.members {
+		return nil
+	}
+	return out
+}

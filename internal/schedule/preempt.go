@@ -1,0 +1,470 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+const (
+	// maxExact is the number of candidates of a domain up to which every set of
+	// victims is weighed. Beyond it the cheapest nodes are taken one by one, and
+	// what is not needed is spared again.
+	maxExact = 12
+	// maxRepairs bounds how often a plan is made again without a victim that it
+	// turned out not to need.
+	maxRepairs = 8
+)
+
+// candidate is a run that may be stopped for another gang.
+type candidate struct {
+	run  *run
+	loss float64 // GPU-seconds
+}
+
+// victims is a set of candidates with what it costs.
+type victims struct {
+	runs []*run
+	loss float64
+}
+
+// better prefers less loss, then fewer, then younger victims.
+func (v *victims) better(o *victims) bool {
+	if o == nil {
+		return true
+	}
+	return cmp.Or(cmp.Compare(v.loss, o.loss), cmp.Compare(len(v.runs), len(o.runs)), -v.age().Compare(o.age())) < 0
+}
+
+// age is when the oldest of them began: of two sets the one whose oldest is
+// younger.
+func (v *victims) age() time.Time {
+	var oldest time.Time
+	for _, r := range v.runs {
+		if oldest.IsZero() || r.began.Before(oldest) {
+			oldest = r.began
+		}
+	}
+	return oldest
+}
+
+// mayPreempt reports whether others may be stopped for a gang.
+func (e *Engine) mayPreempt(w *waiter) bool {
+	if e.cfg.Policy.NoPreemption {
+		return false
+	}
+	return len(w.tier.Preempts) > 0 || w.tenant.Guaranteed > 0 && e.withinGuarantee(w)
+}
+
+func (e *Engine) withinGuarantee(w *waiter) bool {
+	return !e.cfg.Policy.Arrival && w.tenant.running+smallest(w.Spec) <= w.tenant.Guaranteed
+}
+
+// preempt makes a plan for a gang that does not fit: the victims that cost
+// least and after whose end it starts. Nothing else starts on what they leave.
+func (e *Engine) preempt(w *waiter, sizes []size) bool {
+	if !e.mayPreempt(w) || e.futile(w) || !e.mayPlan() {
+		return false
+	}
+	all := e.candidates(w)
+	for _, z := range sizes {
+		z.request = e.relax(z.request)
+		if z.perNode == 0 || z.missing != "" {
+			continue
+		}
+		if v, f := e.cheapest(w, z, all); f != nil {
+			e.carryOut(w, f, v)
+			return true
+		}
+	}
+	w.shape.futile[w.tier] = e.stand()
+	return false
+}
+
+// stand changes with all that could let a plan succeed that did not before.
+func (e *Engine) stand() uint64 { return e.room + e.starts + e.called }
+
+// futile reports whether no victims helped a gang of the shape and tier, and
+// nothing has changed since that could. Gangs that ask for a guarantee differ.
+func (e *Engine) futile(w *waiter) bool {
+	return w.shape.futile[w.tier] == e.stand() && !(w.tenant.Guaranteed > 0 && e.withinGuarantee(w))
+}
+
+// mayPlan keeps to the number of plans a minute.
+func (e *Engine) mayPlan() bool {
+	if e.cfg.PlansPerMinute == 0 {
+		return true
+	}
+	e.plansAt = slices.DeleteFunc(e.plansAt, func(t time.Time) bool { return e.now.Sub(t) >= time.Minute })
+	return len(e.plansAt) < e.cfg.PlansPerMinute
+}
+
+func (e *Engine) carryOut(w *waiter, f *found, v *victims) {
+	by := e.now.Add(w.tier.Grace)
+	f.end = nanos(f.end, w.tier.Grace)
+	p := &plan{owner: w.ID, found: f, at: e.holdsOf(f.place), victims: v.runs, by: by}
+	e.plansAt = append(e.plansAt, e.now)
+	e.plans = append(e.plans, p)
+	w.plan = p
+	e.addClaim(p.claim(w, nil))
+	for _, r := range v.runs {
+		e.stopFor(p, r, w.tier.Grace)
+	}
+}
+
+// candidates lists who may be stopped for a gang, cheapest first. Those of
+// lower tiers are the same for all gangs of its tier in a decision, until one is
+// told to stop.
+func (e *Engine) candidates(w *waiter) []candidate {
+	guaranteed := w.tenant.Guaranteed > 0 && e.withinGuarantee(w)
+	t := w.tier
+	if !guaranteed && t.listed == e.round && t.listedAt == e.stopped {
+		return t.candidates
+	}
+	out := e.findCandidates(w, guaranteed)
+	if !guaranteed {
+		t.candidates, t.listed, t.listedAt = out, e.round, e.stopped
+	}
+	return out
+}
+
+func (e *Engine) findCandidates(w *waiter, guaranteed bool) []candidate {
+	var out []candidate
+	for _, r := range e.ends {
+		if r.stop != nil || r.spec.Pinned || e.now.Sub(r.began) < r.tier.Protected {
+			continue
+		}
+		lower := slices.Contains(w.tier.Preempts, r.tier.Name) && !r.owed
+		borrowed := guaranteed && r.tenant != w.tenant && r.tier.Priority <= w.tier.Priority &&
+			r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
+		if lower || borrowed {
+			loss, _ := e.loss(r, w.tier.Grace)
+			out = append(out, candidate{r, loss})
+		}
+	}
+	slices.SortFunc(out, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.loss, b.loss), -a.run.began.Compare(b.run.began), cmp.Compare(a.run.seq, b.run.seq))
+	})
+	return out
+}
+
+// cheapest weighs the domains one by one: victims that are spread over several
+// free as much, and help nobody.
+func (e *Engine) cheapest(w *waiter, z size, all []candidate) (best *victims, at *found) {
+	for _, model := range e.modelsFor(z.request) {
+		in := e.byDomain(z.request, model, all)
+		e.descend(e.cluster.Root(), -1, z.require, func(d *cluster.Domain) bool {
+			return d.NodesWith(cluster.Usable, model, z.perNode) >= z.members
+		}, func(d *cluster.Domain) {
+			if len(in[d]) == 0 {
+				return
+			}
+			s := e.newSearch(z, d, model, in[d])
+			v := s.victims(best)
+			if v == nil || !v.better(best) {
+				return
+			}
+			if v, f := e.proven(w, z, v); f != nil && v.better(best) {
+				best, at = v, f
+			}
+		})
+	}
+	return best, at
+}
+
+// byDomain parts what candidates would leave, on nodes that would do, by the
+// domains of the level that is required.
+func (e *Engine) byDomain(r request, model string, all []candidate) map[*cluster.Domain][]leaving {
+	out := make(map[*cluster.Domain][]leaving)
+	for _, c := range all {
+		for i := range c.run.place {
+			s := e.seats[Seat{c.run.id, c.run.attempt, i}]
+			if s == nil || s.node.Model != model || s.node.MemoryMiB < r.memoryMiB || s.node.Usable().Count() < r.perNode || !r.takes(s.node) {
+				continue
+			}
+			gpus := s.gpus & s.node.Usable() &^ e.bay(s.node).claimed
+			if gpus == 0 {
+				continue
+			}
+			d := e.cluster.Root()
+			if r.require >= 0 {
+				d = s.node.Domain(r.require)
+			}
+			out[d] = append(out[d], leaving{c, s.node, gpus})
+		}
+	}
+	return out
+}
+
+// leaving is what the end of a candidate frees on one node.
+type leaving struct {
+	candidate
+	node *cluster.Node
+	gpus cluster.Mask
+}
+
+// proven places the gang on what the victims leave, and spares those that it
+// does not need.
+func (e *Engine) proven(w *waiter, z size, v *victims) (*victims, *found) {
+	var f *found
+	for range maxRepairs {
+		mark := e.cluster.Mark()
+		for _, r := range v.runs {
+			e.vacate(r)
+		}
+		e.fence(w, never)
+		f = e.place(w, z)
+		e.cluster.Rollback(mark)
+		if f == nil {
+			return v, nil
+		}
+		needed := slices.DeleteFunc(slices.Clone(v.runs), func(r *run) bool { return !overlaps(r.place, f.place) })
+		if len(needed) == len(v.runs) {
+			return v, f
+		}
+		v = e.newVictims(w, needed)
+	}
+	e.Counts.CutSearches++
+	return v, f
+}
+
+func (e *Engine) newVictims(w *waiter, runs []*run) *victims {
+	v := &victims{runs: runs}
+	for _, r := range runs {
+		loss, _ := e.loss(r, w.tier.Grace)
+		v.loss += loss
+	}
+	return v
+}
+
+// vacate frees, within a trial, what a run holds.
+func (e *Engine) vacate(r *run) {
+	for i := range r.place {
+		if s := e.seats[Seat{r.id, r.attempt, i}]; s != nil {
+			e.cluster.Release(s.node, s.gpus)
+		}
+	}
+}
+
+func overlaps(a, b gang.Placement) bool {
+	for _, m := range a {
+		for _, o := range b {
+			if m.Node == o.Node && cluster.MaskOf(m.GPUs)&cluster.MaskOf(o.GPUs) != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// search looks for victims within one domain.
+type search struct {
+	e     *Engine
+	want  int // members
+	k     int // GPUs of each
+	nodes []*yard
+	cands []candidate
+	// at lists, for each candidate, what its end frees where.
+	at [][]gain
+}
+
+// yard is a node with what is free on it, or would be.
+type yard struct {
+	node *cluster.Node
+	free cluster.Mask
+	// on are the candidates that hold something here.
+	on []int
+}
+
+type gain struct {
+	yard *yard
+	gpus cluster.Mask
+}
+
+// newSearch begins with the nodes that have room, and those where somebody may
+// leave; what one candidate leaves comes in a row.
+func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leaving) *search {
+	s := &search{e: e, want: z.members, k: z.perNode}
+	yards := make(map[*cluster.Node]*yard)
+	add := func(n *cluster.Node) *yard {
+		y := yards[n]
+		if y == nil {
+			y = &yard{node: n, free: n.Free() &^ e.bay(n).claimed}
+			yards[n] = y
+			s.nodes = append(s.nodes, y)
+		}
+		return y
+	}
+	for _, n := range e.eligible(d, z.request, model, cluster.Free) {
+		add(n)
+	}
+	for _, l := range from {
+		y := add(l.node)
+		if last := len(s.cands) - 1; last < 0 || s.cands[last].run != l.run {
+			s.cands = append(s.cands, l.candidate)
+			s.at = append(s.at, nil)
+		}
+		c := len(s.cands) - 1
+		y.on = append(y.on, c)
+		s.at[c] = append(s.at[c], gain{y, l.gpus})
+	}
+	slices.SortFunc(s.nodes, func(a, b *yard) int { return cmp.Compare(a.node.Index(), b.node.Index()) })
+	return s
+}
+
+// victims is the cheapest set that frees enough, if it is better than another.
+func (s *search) victims(than *victims) *victims {
+	if !s.enough(allOf(len(s.cands))) {
+		return nil
+	}
+	if len(s.cands) <= maxExact {
+		return s.exact(than)
+	}
+	s.e.Counts.CutSearches++
+	return s.byNode()
+}
+
+func allOf(n int) func(int) bool { return func(i int) bool { return i < n } }
+
+// enough reports whether the end of some candidates frees room for all members.
+func (s *search) enough(gone func(int) bool) bool {
+	n := 0
+	for _, y := range s.nodes {
+		free := y.free
+		for _, i := range y.on {
+			if gone(i) {
+				for _, g := range s.at[i] {
+					if g.yard == y {
+						free |= g.gpus
+					}
+				}
+			}
+		}
+		if free.Count() >= s.k {
+			if n++; n == s.want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exact weighs every set of candidates.
+func (s *search) exact(than *victims) *victims {
+	best := than
+	var chosen uint
+	var try func(i int, loss float64)
+	try = func(i int, loss float64) {
+		if best != nil && loss > best.loss {
+			return
+		}
+		if s.enough(func(c int) bool { return chosen&(1<<c) != 0 }) {
+			v := &victims{loss: loss}
+			for c := range s.cands {
+				if chosen&(1<<c) != 0 {
+					v.runs = append(v.runs, s.cands[c].run)
+				}
+			}
+			if v.better(best) {
+				best = v
+			}
+			return
+		}
+		for c := i; c < len(s.cands); c++ {
+			chosen |= 1 << c
+			try(c+1, loss+s.cands[c].loss)
+			chosen &^= 1 << c
+		}
+	}
+	try(0, 0)
+	if best == than {
+		return nil
+	}
+	return best
+}
+
+// byNode takes the cheapest nodes one after another; a gang that is stopped for
+// one is free of charge on the others. Who is not needed is spared in the end,
+// the dearest first.
+func (s *search) byNode() *victims {
+	gone := make(map[int]bool)
+	taken := make(map[*yard]bool)
+	for range s.want {
+		var best *yard
+		var bestSet []int
+		bestLoss := math.Inf(1)
+		for _, y := range s.nodes {
+			if taken[y] {
+				continue
+			}
+			if set, loss, ok := s.clear(y, gone); ok && loss < bestLoss {
+				best, bestSet, bestLoss = y, set, loss
+			}
+			if bestLoss == 0 {
+				break
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		taken[best] = true
+		for _, i := range bestSet {
+			gone[i] = true
+		}
+	}
+	return s.spare(gone)
+}
+
+// clear is the cheapest way to free enough GPUs of a node, beside those that
+// are gone already.
+func (s *search) clear(y *yard, gone map[int]bool) (set []int, loss float64, ok bool) {
+	free := y.free
+	for _, i := range y.on {
+		if gone[i] {
+			free |= s.on(i, y)
+		}
+	}
+	for _, i := range y.on { // cheapest first
+		if free.Count() >= s.k {
+			break
+		}
+		if !gone[i] {
+			free |= s.on(i, y)
+			set = append(set, i)
+			loss += s.cands[i].loss
+		}
+	}
+	return set, loss, free.Count() >= s.k
+}
+
+func (s *search) on(i int, y *yard) cluster.Mask {
+	for _, g := range s.at[i] {
+		if g.yard == y {
+			return g.gpus
+		}
+	}
+	return 0
+}
+
+func (s *search) spare(gone map[int]bool) *victims {
+	v := &victims{}
+	for i := len(s.cands) - 1; i >= 0; i-- {
+		if gone[i] {
+			gone[i] = false
+			if !s.enough(func(c int) bool { return gone[c] }) {
+				gone[i] = true
+			}
+		}
+	}
+	for i, c := range s.cands {
+		if gone[i] {
+			v.runs = append(v.runs, c.run)
+			v.loss += c.loss
+		}
+	}
+	return v
+}

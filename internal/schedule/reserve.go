@@ -1,0 +1,206 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// block is what becomes of a gang that does not start in its turn. The first
+// few of a tier hold a future start.
+func (e *Engine) block(w *waiter, sizes []size, why obstacle) verdict {
+	if w.shape.failed == e.room && w.shape.stuck {
+		e.waits(w, forRoom)
+		return stuck
+	}
+	if w.tier.reserved < e.maxReserved() && !e.cfg.Policy.NoBackfill {
+		if c := e.earliest(w, sizes); c != nil {
+			w.tier.reserved++
+			w.claims = e.round
+			e.addClaim(c)
+		}
+	}
+	switch {
+	case why.code != "":
+		w.ahead = why.ahead
+		e.waits(w, why.code)
+	case e.tooLong(w):
+		e.waits(w, gang.CodeReservedOther)
+	default:
+		e.waits(w, forRoom)
+	}
+	return blocked
+}
+
+// tellStarts tells of the future starts that this decision left.
+func (e *Engine) tellStarts() {
+	for _, c := range e.claims {
+		if c.owner != nil && c.owner.plan == nil && e.waiting[c.owner.ID] == c.owner {
+			e.tellStart(c.owner, time.Unix(0, c.from))
+		}
+	}
+}
+
+// tellStart tells of a future start that is new, or another than before.
+func (e *Engine) tellStart(w *waiter, at time.Time) {
+	if at.Before(e.now) {
+		at = e.now
+	}
+	if w.start.Equal(at) {
+		return
+	}
+	r := Reserve{ID: w.ID, Start: at}
+	if !w.start.IsZero() && at.After(w.start) {
+		switch {
+		case e.overran:
+			r.MovedBy = "overrun"
+		case e.lessRoom:
+			r.MovedBy = "capacity"
+		default:
+			r.MovedBy = "order"
+		}
+	}
+	w.start = at
+	e.decide(r)
+}
+
+// earliest finds when and where a gang should be able to start, as running
+// gangs end by their estimates and those before it in the order run first. Of
+// its sizes it is the one that can start first, and of those the one that ends
+// first.
+func (e *Engine) earliest(w *waiter, sizes []size) *claim {
+	var best *claim
+	for _, z := range sizes {
+		z.request = e.relax(z.request)
+		if z.perNode == 0 || z.missing != "" {
+			continue
+		}
+		for _, model := range e.modelsFor(z.request) {
+			takes := w.startup(false) + w.left(z, model)
+			e.descend(e.cluster.Root(), -1, z.require, func(d *cluster.Domain) bool {
+				return d.NodesWith(cluster.Usable, model, z.perNode) >= z.members
+			}, func(d *cluster.Domain) {
+				latest := never
+				if best != nil {
+					latest = best.from
+				}
+				at := e.whenFree(d, z.request, model, latest)
+				if at == never {
+					return
+				}
+				from := max(at, e.now.UnixNano())
+				if best == nil || from < best.from || from == best.from && nanos(from, takes) < best.until {
+					best = &claim{owner: w, from: from, until: nanos(from, takes), at: e.chooseAt(d, z.request, model, at)}
+				}
+			})
+		}
+	}
+	return best
+}
+
+// opening is a node with the time from which it could take a member.
+type opening struct {
+	bay *bay
+	at  int64
+}
+
+// openings lists the nodes of a domain that could take a member by some time.
+func (e *Engine) openings(d *cluster.Domain, r request, model string, by int64) []opening {
+	e.scratch = e.scratch[:0]
+	var walk func(*cluster.Domain)
+	walk = func(d *cluster.Domain) {
+		for _, k := range d.Children() {
+			walk(k)
+		}
+		for _, n := range d.Nodes() {
+			if n.Model != model || n.MemoryMiB < r.memoryMiB || !r.takes(n) {
+				continue
+			}
+			b := e.bay(n)
+			if at := b.freeAt(r.perNode); at != never && at <= by {
+				e.scratch = append(e.scratch, opening{b, at})
+			}
+		}
+	}
+	walk(d)
+	return e.scratch
+}
+
+// whenFree is the first time at which a domain has room for all members at
+// once, if that is no later than by.
+func (e *Engine) whenFree(d *cluster.Domain, r request, model string, by int64) int64 {
+	open := e.openings(d, r, model, by)
+	if len(open) < r.members {
+		return never
+	}
+	times := e.times[:0]
+	if r.segment == 0 {
+		for _, o := range open {
+			times = append(times, o.at)
+		}
+		e.times = times
+		slices.Sort(times)
+		return times[r.members-1]
+	}
+	for _, s := range segmentsOf(open, r.segment) {
+		times = append(times, s[len(s)-1].at)
+	}
+	e.times = times
+	if len(times) < r.members/r.segment {
+		return never
+	}
+	slices.Sort(times)
+	return times[r.members/r.segment-1]
+}
+
+// segmentsOf parts openings into segments, each within one domain of the
+// narrowest level, the earliest ones together.
+func segmentsOf(open []opening, segment int) [][]opening {
+	var out [][]opening
+	for len(open) > 0 {
+		n := 1
+		for n < len(open) && sameLeaf(open[n].bay.node, open[0].bay.node) {
+			n++
+		}
+		leaf := open[:n]
+		slices.SortStableFunc(leaf, func(a, b opening) int { return cmp.Compare(a.at, b.at) })
+		for at := 0; at+segment <= n; at += segment {
+			out = append(out, leaf[at:at+segment])
+		}
+		open = open[n:]
+	}
+	return out
+}
+
+// chooseAt chooses the GPUs that a gang has a claim to from a time on: those
+// that come free last, so that others may use the rest meanwhile.
+func (e *Engine) chooseAt(d *cluster.Domain, r request, model string, at int64) []hold {
+	open := slices.Clone(e.openings(d, r, model, at))
+	if r.segment > 0 {
+		segments := segmentsOf(open, r.segment)
+		slices.SortStableFunc(segments, func(a, b []opening) int { return cmp.Compare(b[len(b)-1].at, a[len(a)-1].at) })
+		open = nil
+		for _, s := range segments[:r.members/r.segment] {
+			open = append(open, s...)
+		}
+	} else {
+		slices.SortStableFunc(open, func(a, b opening) int { return cmp.Compare(b.at, a.at) })
+	}
+	out := make([]hold, r.members)
+	for i, o := range open[:r.members] {
+		out[i] = hold{o.bay, o.bay.last(r.perNode, at)}
+	}
+	return out
+}
+
+// last chooses k GPUs of a node that are free at a time, those that become so
+// last.
+func (b *bay) last(k int, at int64) cluster.Mask {
+	gpus := b.node.Usable().Indexes()
+	gpus = slices.DeleteFunc(gpus, func(i int) bool { return b.expected(i) > at })
+	slices.SortStableFunc(gpus, func(x, y int) int { return cmp.Compare(b.expected(y), b.expected(x)) })
+	return cluster.MaskOf(gpus[:k])
+}

@@ -1,0 +1,254 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// defaultEstimate is supposed of a gang that gives none.
+const defaultEstimate = 10 * time.Minute
+
+// waiter is a gang in the queue.
+type waiter struct {
+	Gang
+	tier   *tier
+	tenant *tenant
+	shape  *shape
+	// estimate of its whole run, at the preferred size and at speed 1.
+	estimate time.Duration
+	shortest time.Duration // that it can take
+
+	code gang.Code
+	// why is the code that this decision found.
+	why   gang.Code
+	ahead gang.ID // who is ahead of it, where the code is about that
+	round uint64  // in which its turn came last
+	// lostIn is the engine's room when another tenant took what it would have
+	// fitted in.
+	lostIn uint64
+	phase  phase // of the order, in which that was
+	// start is when its future start was told last to be; zero where it never
+	// held one. claims is the round in which it held one last.
+	start  time.Time
+	claims uint64
+	// plan is the preemption under way for it.
+	plan *plan
+}
+
+// shape is all of a gang that decides where it fits: gangs of one shape fit,
+// or do not, together.
+type shape struct {
+	key   string
+	sizes []size // the preferred one first, then the others, largest first
+	load  time.Duration
+	model string
+	speed map[string]float64
+	gangs int // that wait
+
+	// failed is the engine's room when no size of it fitted last; stuck says
+	// that not even an idle cluster would have done then.
+	failed uint64
+	stuck  bool
+	// futile is how things stood when no victims helped its gangs, by tier.
+	futile map[*tier]uint64
+	// coded is the engine's room, and starts, with which its code was found last.
+	coded uint64
+	code  gang.Code
+	// gangs that would take long, or longer, would have delayed others in the
+	// decision longRound.
+	longRound uint64
+	long      time.Duration
+	// fitted: in the decision fittedRound it would have fitted at its begin.
+	fittedRound uint64
+	fitted      bool
+}
+
+// size is one that a gang can run at: what placement needs to know of it, and
+// its run time, as a multiple of that at the preferred size.
+type size struct {
+	request
+	slower float64
+}
+
+func (z size) gpus() int { return z.members * z.perNode }
+
+// newWaiter checks a gang against the cluster as it would be with everything
+// in order and idle. Its error is a *gang.RefusedError: the gang can never run
+// here.
+func (e *Engine) newWaiter(g Gang, t *tier) (*waiter, error) {
+	w := &waiter{Gang: g, tier: t, tenant: e.tenant(g.Spec.Tenant), estimate: cmp.Or(g.Spec.Estimate, defaultEstimate)}
+	for w.estimate <= g.Done {
+		w.estimate = grown(w.estimate)
+	}
+	if most := w.tenant.MaxGPUs; most > 0 && !g.Accepted && smallest(g.Spec) > most {
+		return nil, gang.RefuseField("gpus", "%d are asked for, and tenant %q may have at most %d at one time", smallest(g.Spec), g.Spec.Tenant, most)
+	}
+	var err error
+	if w.shape, err = e.shapeOf(g); err == nil {
+		w.shortest = w.atLeast()
+		e.unknown = e.unknown || w.shape.unknown()
+	}
+	return w, err
+}
+
+// smallest is the least number of GPUs that a gang can run on.
+func smallest(s *gang.Spec) int {
+	if len(s.Elastic) > 0 {
+		return s.Elastic[0].GPUs
+	}
+	return s.GPUs
+}
+
+// grown is an estimate that was overrun.
+func grown(d time.Duration) time.Duration { return d + max(d/2, time.Second) }
+
+// shapeOf finds or makes the shape of a gang.
+func (e *Engine) shapeOf(g Gang) (*shape, error) {
+	s := g.Spec
+	key := fmt.Sprint(s.GPUs, s.GPUsPerNode, s.GPU, s.GPUMemoryMiB, s.Topology, s.Elastic, s.Model, g.Avoid, s.Checkpoint != nil)
+	if sh := e.shapes[key]; sh != nil && !sh.unknown() {
+		return sh, nil
+	}
+	sh := &shape{key: key, model: s.Model, futile: make(map[*tier]uint64)}
+	if m, known := e.models[s.Model]; known {
+		sh.load, sh.speed = m.Load, m.Speed
+	}
+	sizes := slices.Clone(s.Elastic)
+	if len(sizes) == 0 {
+		sizes = []gang.Size{{GPUs: s.GPUs, Run: 1}}
+	}
+	preferred := sizes[slices.IndexFunc(sizes, func(z gang.Size) bool { return z.GPUs == s.GPUs })].Run
+	slices.SortFunc(sizes, func(a, b gang.Size) int {
+		return cmp.Or(cmp.Compare(btoi(a.GPUs != s.GPUs), btoi(b.GPUs != s.GPUs)), cmp.Compare(b.GPUs, a.GPUs))
+	})
+	var refused error
+	for _, z := range sizes {
+		r, err := e.request(g, z.GPUs)
+		if err != nil {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		sh.sizes = append(sh.sizes, size{r, float64(z.Run) / float64(preferred)})
+	}
+	if len(sh.sizes) == 0 {
+		return nil, refused
+	}
+	e.shapes[key] = sh
+	return sh, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// unknown shapes were made before a node was there that could tell how large
+// their members are.
+func (s *shape) unknown() bool { return s.sizes[0].perNode == 0 }
+
+// learnShapes gives gangs that came before any node a shape.
+func (e *Engine) learnShapes() {
+	if !e.unknown || len(e.cluster.Nodes()) == 0 {
+		return
+	}
+	e.unknown = false
+	for _, w := range slices.SortedFunc(maps.Values(e.waiting), func(a, b *waiter) int { return cmp.Compare(a.Seq, b.Seq) }) {
+		if !w.shape.unknown() {
+			continue
+		}
+		e.dequeue(w)
+		if s, err := e.shapeOf(w.Gang); err == nil {
+			w.shape, w.shortest = s, w.atLeast()
+		}
+		e.unknown = e.unknown || w.shape.unknown()
+		e.enqueue(w)
+	}
+}
+
+// withinCap lists the sizes at which a gang breaks no cap of its tenant.
+func (e *Engine) withinCap(w *waiter) []size {
+	most := w.tenant.MaxGPUs
+	if most == 0 {
+		return w.shape.sizes
+	}
+	var out []size
+	for _, z := range w.shape.sizes {
+		if w.tenant.running+z.gpus() <= most {
+			out = append(out, z)
+		}
+	}
+	return out
+}
+
+// left is how long a gang still runs at a size on GPUs of a model, once it is
+// loaded.
+func (w *waiter) left(z size, gpu string) time.Duration {
+	return time.Duration(math.Ceil(float64(w.estimate-w.Done) * z.slower / w.shape.speedOn(gpu)))
+}
+
+func (s *shape) speedOn(gpu string) float64 {
+	if v, has := s.speed[gpu]; has {
+		return v
+	}
+	return 1
+}
+
+// startup is the time from a start until a gang runs: its members load, if not
+// all of them are warm, and restore, whichever is longer.
+func (w *waiter) startup(warm bool) time.Duration {
+	var d time.Duration
+	if !warm {
+		d = w.shape.load
+	}
+	if c := w.Spec.Checkpoint; c != nil && w.Done > 0 {
+		d = max(d, c.Restore)
+	}
+	return d
+}
+
+// atLeast is a lower bound of how long a gang takes at any size, anywhere.
+func (w *waiter) atLeast() time.Duration {
+	best := time.Duration(math.MaxInt64)
+	for _, z := range w.shape.sizes {
+		fastest := 1.0
+		for _, v := range w.shape.speed {
+			fastest = max(fastest, v)
+		}
+		best = min(best, time.Duration(float64(w.estimate-w.Done)*z.slower/fastest))
+	}
+	return best
+}
+
+// enqueue puts a gang in its place in the queue.
+func (e *Engine) enqueue(w *waiter) {
+	w.shape.gangs++
+	e.waiting[w.ID] = w
+	w.tier.insert(w)
+}
+
+func (e *Engine) dequeue(w *waiter) {
+	w.tier.remove(w)
+	delete(e.waiting, w.ID)
+	if w.shape.gangs--; w.shape.gangs == 0 {
+		delete(e.shapes, w.shape.key)
+	}
+}
+
+// stuckNow reports whether even an idle cluster, as it is now, could not run
+// the shape.
+func (e *Engine) stuckNow(s *shape) bool {
+	for _, z := range s.sizes {
+		if e.couldRun(z.request) {
+			return false
+		}
+	}
+	return true
+}
