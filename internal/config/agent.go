@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // Agent is the configuration of an agent, with defaults filled in.
@@ -26,7 +28,7 @@ type Agent struct {
 	Blob     Blob
 	Topology Topology
 	// Tiers are sorted by priority, highest first, then by name.
-	Tiers  []Tier
+	Tiers  []schedule.Tier
 	Start  Start
 	Limits Limits
 }
@@ -53,13 +55,6 @@ type Topology struct {
 	MetaPrefix string
 }
 
-// Tier is a service class; of two gangs, that of the higher priority goes
-// first.
-type Tier struct {
-	Name     string
-	Priority int
-}
-
 // Start bounds how long a gang's members may take until all are ready.
 type Start struct{ ReadyTimeout time.Duration }
 
@@ -82,7 +77,7 @@ func defaultAgent() *Agent {
 			Namespace: "default", NodePool: "default",
 		},
 		Topology: Topology{Levels: []string{"spine", "leaf"}, MetaPrefix: "gangd_"},
-		Tiers:    []Tier{{"interactive", 300}, {"production", 200}, {"background", 100}},
+		Tiers:    BuiltInTiers(),
 		Start:    Start{ReadyTimeout: time.Minute},
 		Limits:   Limits{Queue: 100_000, SubmissionsInFlight: 1024},
 	}
@@ -225,7 +220,7 @@ func (r *agentReader) listener(address, advertise *string, problem string) func(
 func (r *agentReader) tier() func(*hcl.Block) {
 	seen := map[string]hcl.Range{}
 	return func(b *hcl.Block) {
-		t := Tier{Name: b.Labels[0]}
+		t := tierNamed(b.Labels[0], r.agent.Tiers)
 		if first, ok := seen[t.Name]; ok {
 			r.diags = append(r.diags, fault("tier", b.LabelRanges[0], "Duplicate tier",
 				fmt.Sprintf("Tier %q is at %s:%d already.", t.Name, first.Filename, first.Start.Line)))
@@ -236,7 +231,7 @@ func (r *agentReader) tier() func(*hcl.Block) {
 			r.diags = append(r.diags, fault("tier", b.LabelRanges[0], "Invalid tier", wordProblem(t.Name)))
 		}
 		r.read(b.Body, []attribute{{name: "priority", required: true, set: numberBetween(&t.Priority, 0, 1000)}})
-		r.agent.Tiers = slices.DeleteFunc(r.agent.Tiers, func(o Tier) bool { return o.Name == t.Name })
+		r.agent.Tiers = slices.DeleteFunc(r.agent.Tiers, func(o schedule.Tier) bool { return o.Name == t.Name })
 		r.agent.Tiers = append(r.agent.Tiers, t)
 	}
 }
@@ -255,7 +250,7 @@ func (r *agentReader) finish(body hcl.Body) {
 	if a.Link.Advertise == "" {
 		a.Link.Advertise = a.Link.Address
 	}
-	slices.SortFunc(a.Tiers, func(x, y Tier) int {
+	slices.SortFunc(a.Tiers, func(x, y schedule.Tier) int {
 		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.Name, y.Name))
 	})
 }

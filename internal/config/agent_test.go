@@ -1,9 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +57,12 @@ func TestDirectoryIsReadAsOne(t *testing.T) {
 	if a.Name != "one" || a.Consul.Address != "http://consul.example:8500" || a.Consul.Prefix != "site/gangd" || a.Link.Advertise != "10.0.0.1:4751" {
 		t.Errorf("got %+v", a)
 	}
-	want := []Tier{{"production", 500}, {"interactive", 300}, {"background", 100}, {"batch", 100}}
-	if !reflect.DeepEqual(a.Tiers, want) {
-		t.Errorf("tiers %v, want %v", a.Tiers, want)
+	var tiers []string
+	for _, t := range a.Tiers {
+		tiers = append(tiers, fmt.Sprint(t.Name, " ", t.Priority))
+	}
+	if want := []string{"production 500", "interactive 300", "background 100", "batch 100"}; !slices.Equal(tiers, want) {
+		t.Errorf("tiers %q, want %q", tiers, want)
 	}
 	if a.Start.ReadyTimeout != time.Minute {
 		t.Errorf("ready_timeout %s", a.Start.ReadyTimeout)

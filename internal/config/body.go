@@ -24,8 +24,9 @@ type nested struct {
 	kind    string
 	refused bool
 	// label is what its one label means; empty where it has none. A block
-	// without a label may occur once.
+	// without a label may occur once, unless there may be many.
 	label string
+	many  bool
 	read  func(*hcl.Block)
 }
 
@@ -37,6 +38,22 @@ type bodyReader struct{ diags hcl.Diagnostics }
 type places struct {
 	at     map[string]hcl.Range
 	faulty map[string]bool
+}
+
+// add takes in what was read in a body within this one. An attribute of the
+// outer body is the one that its name means.
+func (p places) add(block string, inner places) {
+	for name, at := range inner.at {
+		if block != "" {
+			p.at[block+"."+name] = at
+		}
+		if _, known := p.at[name]; !known {
+			p.at[name] = at
+		}
+	}
+	for name, faulty := range inner.faulty {
+		p.faulty[name] = p.faulty[name] || faulty
+	}
 }
 
 // read decodes one body. Attributes are set in the order in which they are
@@ -112,7 +129,7 @@ func (r *bodyReader) set(a attribute, got *hcl.Attribute) bool {
 
 func (r *bodyReader) blocks(n nested, found hcl.Blocks) {
 	for i, block := range found {
-		if i > 0 && n.label == "" {
+		if i > 0 && n.label == "" && !n.many {
 			r.diags = append(r.diags, fault(n.kind, block.DefRange, "Duplicate "+n.kind+" block",
 				fmt.Sprintf("There may be one; the first is at %s:%d.", found[0].DefRange.Filename, found[0].DefRange.Start.Line)))
 			continue

@@ -70,12 +70,36 @@ func (r *gangReader) verdict() error {
 	return unreadable(append(r.diags, r.refusals...), r.sources)
 }
 
-// gang reads what the body says into spec and checks it. Whole is shown for a
-// fault of an attribute that is not there, name for one of the gang's name.
+// gang reads what the body of a submitted gang says into spec, and checks it.
+// Whole is shown for a fault of an attribute that is not there, name for one
+// of the gang's name.
 func (r *gangReader) gang(body hcl.Body, spec *gang.Spec, whole, name hcl.Range, more ...attribute) {
 	var reuse string
-	attributes := append(more,
+	found := r.demand(body, spec, append(more,
 		attribute{name: "template", required: true, set: text(&spec.Template)},
+		attribute{name: "reuse", set: text(&reuse)},
+		attribute{name: "params", set: object(&spec.Params)},
+		refused("count", ofScenarios),
+		refused("at", ofScenarios),
+		refused("every", ofScenarios),
+		refused("duration", "belongs to scenarios: a submitted gang gives its estimate"),
+	), r.refusedBlock("exit", ofScenarios))
+	spec.Reuse = gang.Reuse(reuse)
+	if _, ok := found.at["name"]; !ok {
+		found.at["name"] = name
+	}
+	r.check(spec.Validate(), found, whole)
+	r.gangs = append(r.gangs, located{spec.Name, whole, found.at})
+}
+
+const ofScenarios = "belongs to scenarios, and says nothing of a gang that is submitted"
+
+// demand reads what a gang asks of a cluster, which is the same for those that
+// are submitted and those of scenarios, and what else the body may have.
+func (r *gangReader) demand(body hcl.Body, spec *gang.Spec, more []attribute, blocks ...nested) places {
+	inner := places{at: map[string]hcl.Range{}, faulty: map[string]bool{}}
+	preemptible := true
+	found := r.read(body, append(more,
 		attribute{name: "gpus", required: true, set: number(&spec.GPUs)},
 		attribute{name: "gpus_per_node", set: number(&spec.GPUsPerNode)},
 		attribute{name: "gpu", set: text(&spec.GPU)},
@@ -85,31 +109,19 @@ func (r *gangReader) gang(body hcl.Body, spec *gang.Spec, whole, name hcl.Range,
 		attribute{name: "estimate", set: duration(&spec.Estimate)},
 		attribute{name: "max_run", set: duration(&spec.MaxRun)},
 		attribute{name: "infra_retries", set: number(&spec.InfraRetries)},
-		attribute{name: "reuse", set: text(&reuse)},
-		attribute{name: "params", set: object(&spec.Params)},
-		refused("count", ofScenarios),
-		refused("at", ofScenarios),
-		refused("every", ofScenarios),
-		refused("duration", "belongs to scenarios: a submitted gang gives its estimate"),
-		refused("elastic", unsupported),
-		refused("model", unsupported),
-		refused("preemptible", unsupported),
-	)
-	var topology places
-	found := r.read(body, attributes,
-		nested{kind: "topology", read: func(b *hcl.Block) { topology = r.topology(b.Body, &spec.Topology) }},
-		r.refusedBlock("exit", ofScenarios),
-		r.refusedBlock("checkpoint", unsupported),
-	)
-	for name, at := range topology.at {
-		found.at["topology."+name] = at
-	}
-	spec.Reuse = gang.Reuse(reuse)
-	if _, ok := found.at["name"]; !ok {
-		found.at["name"] = name
-	}
-	r.check(spec, found, whole)
-	r.gangs = append(r.gangs, located{spec.Name, whole, found.at})
+		attribute{name: "elastic", set: sizes(&spec.Elastic)},
+		attribute{name: "model", set: nameOf(&spec.Model)},
+		attribute{name: "preemptible", set: boolean(&preemptible)},
+	), append(blocks,
+		nested{kind: "topology", read: func(b *hcl.Block) { inner.add("topology", r.topology(b.Body, &spec.Topology)) }},
+		nested{kind: "checkpoint", read: func(b *hcl.Block) {
+			spec.Checkpoint = new(gang.Checkpoint)
+			inner.add("checkpoint", r.checkpoint(b.Body, spec.Checkpoint))
+		}},
+	)...)
+	spec.Pinned = !preemptible
+	found.add("", inner)
+	return found
 }
 
 // located is where a gang and its attributes were read.
@@ -119,16 +131,19 @@ type located struct {
 	at    map[string]hcl.Range
 }
 
-const (
-	ofScenarios = "belongs to scenarios, and says nothing of a gang that is submitted"
-	unsupported = "is not supported by this version of gangd"
-)
-
 func (r *gangReader) topology(body hcl.Body, into *gang.Topology) places {
 	return r.read(body, []attribute{
 		{name: "require", set: nameOf(&into.Require)},
 		{name: "prefer", set: nameOf(&into.Prefer)},
-		refused("segment", unsupported),
+		{name: "segment", set: numberBetween(&into.Segment, 1, maxCount)},
+	})
+}
+
+func (r *gangReader) checkpoint(body hcl.Body, into *gang.Checkpoint) places {
+	return r.read(body, []attribute{
+		{name: "every", set: duration(&into.Every)},
+		{name: "cost", set: duration(&into.Cost)},
+		{name: "restore", set: duration(&into.Restore)},
 	})
 }
 
@@ -160,8 +175,8 @@ func nameOf(into *string) func(cty.Value) error {
 
 // check maps the faults of a specification to where they were read. A field
 // that could not be read has its fault already.
-func (r *gangReader) check(spec *gang.Spec, found places, whole hcl.Range) {
-	for _, err := range each(spec.Validate()) {
+func (r *gangReader) check(faults error, found places, whole hcl.Range) {
+	for _, err := range each(faults) {
 		field, at, into := "", whole, &r.diags
 		if f := new(gang.FieldError); errors.As(err, &f) {
 			field = f.Field

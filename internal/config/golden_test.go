@@ -7,19 +7,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/gangd/gangd/internal/gang"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected diagnostics")
 
-// TestDiagnostics reads every file in testdata/gang and testdata/agent; each
+// TestDiagnostics reads every file in testdata/agent, gang and scenario; each
 // is wrong in some way, and the file of the same name with .txt says what its
 // author is told.
 func TestDiagnostics(t *testing.T) {
 	read := map[string]func(name string, src []byte) error{
-		"gang/*.hcl":  func(name string, src []byte) error { return only(ParseGangs(name, src)) },
-		"gang/*.json": func(name string, src []byte) error { return only(ParseGangsJSON(name, src)) },
+		"gang/*.hcl":     func(name string, src []byte) error { return only(ParseGangs(name, src)) },
+		"scenario/*.hcl": func(name string, src []byte) error { return only(ParseScenario(name, src)) },
+		"gang/*.json":    func(name string, src []byte) error { return only(ParseGangsJSON(name, src)) },
 		"agent/*.hcl": func(name string, _ []byte) error {
 			_, err := LoadAgent(name)
 			return err
@@ -47,7 +46,7 @@ func TestDiagnostics(t *testing.T) {
 	}
 }
 
-func only(_ []gang.Spec, err error) error { return err }
+func only[T any](_ T, err error) error { return err }
 
 func compare(t *testing.T, golden, got string) {
 	t.Helper()

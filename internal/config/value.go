@@ -2,16 +2,20 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // maxNesting bounds how deep values may lie in one another.
@@ -69,6 +73,33 @@ func numberBetween(into *int, low, high int) func(cty.Value) error {
 	}
 }
 
+// maxCount is more than anything that is counted here comes to.
+const maxCount = 1_000_000
+
+// fraction takes a number that need not be whole.
+func fraction(into *float64, low, high float64) func(cty.Value) error {
+	return func(v cty.Value) error {
+		if v.IsNull() || v.Type() != cty.Number {
+			return errors.New("must be a number, without quotes")
+		}
+		f, _ := v.AsBigFloat().Float64()
+		if !(f >= low && f <= high) {
+			return fmt.Errorf("is %g, and must be between %g and %g", f, low, high)
+		}
+		*into = f
+		return nil
+	}
+}
+
+// Factors, speeds and weights lie between these.
+const minFactor, maxFactor = 1e-3, 1e6
+
+// factor takes a number by which something is multiplied or divided.
+func factor(into *float64) func(cty.Value) error { return fraction(into, minFactor, maxFactor) }
+
+// maxDuration is 10 years, so that sums of some durations cannot overflow.
+const maxDuration = 87_600 * time.Hour
+
 // duration takes a Go duration that is not negative.
 func duration(into *time.Duration) func(cty.Value) error {
 	return func(v cty.Value) error {
@@ -82,6 +113,9 @@ func duration(into *time.Duration) func(cty.Value) error {
 		}
 		if d < 0 {
 			return fmt.Errorf("is %q, and must not be negative", s)
+		}
+		if d > maxDuration {
+			return fmt.Errorf("is %q, and must be at most 10 years, 87600h", s)
 		}
 		*into = d
 		return nil
@@ -119,6 +153,52 @@ func size(intoMiB *int) func(cty.Value) error {
 			return fmt.Errorf("is %q, and must be at most 1TiB", s)
 		}
 		*intoMiB = int(mib)
+		return nil
+	}
+}
+
+// entries hands on the entries of an object in the order of their keys. What is
+// wrong with one is told with its key.
+func entries(example string, each func(key string, value cty.Value) error) func(cty.Value) error {
+	return func(v cty.Value) error {
+		if v.IsNull() || !v.Type().IsObjectType() {
+			return fmt.Errorf("must be an object, such as %s", example)
+		}
+		for it := v.ElementIterator(); it.Next(); {
+			key, value := it.Element()
+			if err := each(key.AsString(), value); err != nil {
+				return fmt.Errorf("holds %q, which %w", key.AsString(), err)
+			}
+		}
+		return nil
+	}
+}
+
+var countRule = regexp.MustCompile(`^[1-9][0-9]{0,6}$`)
+
+// sizes takes the sizes of an elastic gang and their run times, and sorts them.
+func sizes(into *[]gang.Size) func(cty.Value) error {
+	return func(v cty.Value) error {
+		var list []gang.Size
+		err := entries(`{ "8" = "110s", "16" = "60s" }`, func(key string, value cty.Value) error {
+			if !countRule.MatchString(key) {
+				return errors.New("is no number of GPUs")
+			}
+			gpus, err := strconv.Atoi(key)
+			if err != nil {
+				return err
+			}
+			list = append(list, gang.Size{GPUs: gpus})
+			return duration(&list[len(list)-1].Run)(value)
+		})(v)
+		if err == nil && len(list) == 0 {
+			err = errors.New(`must hold sizes, such as { "8" = "110s", "16" = "60s" }`)
+		}
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(list, func(a, b gang.Size) int { return cmp.Compare(a.GPUs, b.GPUs) })
+		*into = list
 		return nil
 	}
 }

@@ -1,0 +1,7 @@
+gang "A" {
+  gpus     = 8
+  duration = "60s"
+}
+queue "nightly" {
+  weight = 2
+}
