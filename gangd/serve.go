@@ -22,7 +22,6 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/nomad"
-	"github.com/gangd/gangd/internal/schedule"
 )
 
 // maxFinished is how many gangs that have ended stay in Consul.
@@ -102,7 +101,7 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 	metrics := coordinator.NewMetrics()
 	a.loop = coordinator.NewLoop(coordinator.LoopConfig{
 		Core: coordinator.Config{
-			Levels: cfg.Topology.Levels, Tiers: tiers(cfg.Tiers), ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
+			Levels: cfg.Topology.Levels, Tiers: cfg.Tiers, ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
 			MaxQueue: cfg.Limits.Queue, MaxFinished: maxFinished,
 		},
 		Store:       consulPort{a.store},
@@ -122,14 +121,6 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 		Scheduler: scheduler{a.loop, a}, Blobs: blobObjects{a.blobs}, Registry: registry, Log: log.Named("http"), Levels: cfg.Topology.Levels,
 	})
 	return a, err
-}
-
-func tiers(in []config.Tier) []schedule.Tier {
-	out := make([]schedule.Tier, len(in))
-	for i, t := range in {
-		out[i] = schedule.Tier{Name: t.Name, Priority: t.Priority}
-	}
-	return out
 }
 
 // followLeader keeps who leads, for forwarding and for the link.
