@@ -87,6 +87,9 @@ func (e *Engine) shapeCode(s *shape) gang.Code {
 // lostToShare reports whether a gang would have fitted when this decision
 // began, and another tenant of its tier took the room.
 func (e *Engine) lostToShare(w *waiter) bool {
+	if e.cfg.Policy.Arrival {
+		return false
+	}
 	other := false
 	for _, r := range e.begun {
 		other = other || r.tier == w.tier && r.tenant != w.tenant

@@ -19,6 +19,7 @@ import (
 // and holds every decision against the rules.
 type player struct {
 	cfg   Config
+	plain bool // gangs have one size, and no segments
 	e     *Engine
 	now   time.Time
 	nodes map[string]cluster.Spec
@@ -106,16 +107,24 @@ func (p *player) drawGang(t *rapid.T) Gang {
 	if rapid.Bool().Draw(t, "checkpoint") {
 		s.Checkpoint = &gang.Checkpoint{Every: 30 * time.Second, Cost: time.Duration(rapid.IntRange(0, 12).Draw(t, "cost")) * time.Second, Restore: 3 * time.Second}
 	}
+	if p.plain {
+		p.drawTopology(t, s)
+		return Gang{ID: gang.ID(fmt.Sprint("g", p.seq)), Seq: p.seq, Attempt: 1, Spec: s}
+	}
 	if members == 4 && rapid.Bool().Draw(t, "segment") {
 		s.Topology.Segment = 2
 	}
 	if members > 1 && rapid.Bool().Draw(t, "elastic") {
 		s.Elastic = []gang.Size{{GPUs: perNode, Run: 10 * time.Minute}, {GPUs: s.GPUs, Run: 4 * time.Minute}}
 	}
+	p.drawTopology(t, s)
+	return Gang{ID: gang.ID(fmt.Sprint("g", p.seq)), Seq: p.seq, Attempt: 1, Spec: s}
+}
+
+func (p *player) drawTopology(t *rapid.T, s *gang.Spec) {
 	any := append([]string{""}, p.cfg.Levels...)
 	s.Topology.Require = rapid.SampledFrom(any).Draw(t, "require")
 	s.Topology.Prefer = rapid.SampledFrom(any).Draw(t, "prefer")
-	return Gang{ID: gang.ID(fmt.Sprint("g", p.seq)), Seq: p.seq, Attempt: 1, Spec: s}
 }
 
 // apply gives an event to the engine and checks all that it decided.
