@@ -21,12 +21,12 @@ func (e *Engine) standsAside(w *waiter, sizes []size) gang.Code {
 	switch {
 	case w.Held:
 		return gang.CodeHeld
+	case w.plan != nil: // which counts against the cap already
+		return gang.CodeVictims
 	case len(sizes) == 0:
 		return gang.CodeQuota
 	case e.now.Before(w.NotBefore):
 		return gang.CodeBackoff
-	case w.plan != nil:
-		return gang.CodeVictims
 	}
 	return ""
 }

@@ -25,8 +25,9 @@ func (e *Engine) grow() {
 			return
 		}
 		if f := e.larger(r); f != nil {
-			e.plans = append(e.plans, &plan{owner: r.id, resizes: true, found: f, at: e.holdsOf(f.place)})
-			e.addClaim(e.plans[len(e.plans)-1].claim(nil, r))
+			p := &plan{owner: r.id, resizes: true, found: f, at: e.holdsOf(f.place), tenant: r.tenant, more: f.size.gpus() - r.size.gpus()}
+			e.keep(p)
+			e.addClaim(p.claim(nil, r))
 			e.orderStop(r, Stop{Cause: Resized, Mode: Graceful, To: f.size.gpus(), By: e.now.Add(r.spec.Checkpoint.Cost)})
 		}
 	}
@@ -40,7 +41,7 @@ func (e *Engine) larger(r *run) *found {
 	slices.SortFunc(sizes, func(a, b size) int { return cmp.Compare(b.gpus(), a.gpus()) })
 	var best *found
 	for _, z := range sizes {
-		if z.gpus() <= r.size.gpus() || z.gpus() > r.spec.GPUs || r.tenant.MaxGPUs > 0 && r.tenant.running-r.size.gpus()+z.gpus() > r.tenant.MaxGPUs {
+		if z.gpus() <= r.size.gpus() || z.gpus() > r.spec.GPUs || r.tenant.MaxGPUs > 0 && r.tenant.running+r.tenant.planned-r.size.gpus()+z.gpus() > r.tenant.MaxGPUs {
 			continue
 		}
 		mark := e.cluster.Mark()

@@ -203,7 +203,7 @@ func (o *order) guaranteed(w *waiter) bool {
 // that one, after the older ones of its tenant.
 func (o *order) keptPlace(t *tier) *waiter {
 	kept := o.e.waiting[t.first]
-	if !t.kept || kept == nil || kept.round == o.e.round {
+	if o.e.cfg.Policy.Arrival || !t.kept || kept == nil || kept.round == o.e.round {
 		return nil
 	}
 	return o.first(t, func(w *waiter) bool { return w.tenant == kept.tenant && w.Seq <= kept.Seq })

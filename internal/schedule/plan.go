@@ -19,6 +19,16 @@ type plan struct {
 	at      []hold
 	victims []*run
 	by      time.Time // the end of the grace
+	// more is how many GPUs its tenant will have more than it has.
+	tenant *tenant
+	more   int
+}
+
+// keep holds a plan until it is honoured or dropped. Its GPUs count against the
+// cap of its tenant from now on.
+func (e *Engine) keep(p *plan) {
+	p.tenant.planned += p.more
+	e.plans = append(e.plans, p)
 }
 
 // honourPlans starts those whose GPUs are free, drops those whose GPUs are
@@ -78,6 +88,9 @@ func (p *plan) free() bool {
 
 // forget drops a plan.
 func (e *Engine) forget(p *plan) {
+	if slices.Contains(e.plans, p) {
+		p.tenant.planned -= p.more
+	}
 	e.plans = slices.DeleteFunc(e.plans, func(q *plan) bool { return q == p })
 	if w := e.waiting[p.owner]; w != nil && w.plan == p {
 		w.plan = nil
@@ -153,7 +166,7 @@ func (e *Engine) stopFor(p *plan, v *run, grace time.Duration) {
 	v.plan = p
 	if keep := e.shrunk(v, p); keep != nil {
 		e.orderStop(v, Stop{Cause: Resized, Mode: mode, For: p.owner, To: keep.size.gpus(), By: p.by})
-		e.plans = append(e.plans, &plan{owner: v.id, resizes: true, found: keep, at: e.holdsOf(keep.place), by: p.by})
+		e.keep(&plan{owner: v.id, resizes: true, found: keep, at: e.holdsOf(keep.place), by: p.by, tenant: v.tenant})
 		return
 	}
 	e.orderStop(v, Stop{Cause: Preempted, Mode: mode, For: p.owner, By: p.by})

@@ -106,9 +106,9 @@ func (e *Engine) mayPlan() bool {
 func (e *Engine) carryOut(w *waiter, f *found, v *victims) {
 	by := e.now.Add(w.tier.Grace)
 	f.end = nanos(f.end, w.tier.Grace)
-	p := &plan{owner: w.ID, found: f, at: e.holdsOf(f.place), victims: v.runs, by: by}
+	p := &plan{owner: w.ID, found: f, at: e.holdsOf(f.place), victims: v.runs, by: by, tenant: w.tenant, more: f.size.gpus()}
 	e.plansAt = append(e.plansAt, e.now)
-	e.plans = append(e.plans, p)
+	e.keep(p)
 	w.plan = p
 	e.addClaim(p.claim(w, nil))
 	for _, r := range v.runs {

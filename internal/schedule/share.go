@@ -12,6 +12,7 @@ import (
 type tenant struct {
 	Tenant
 	running int // GPUs
+	planned int // GPUs more that plans hold for it
 	// past is its decayed use in GPUs: ln 2 / half_life times the integral of its
 	// GPUs x 2^(-age / half_life). While it runs r GPUs it approaches r.
 	past float64

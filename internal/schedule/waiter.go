@@ -181,7 +181,7 @@ func (e *Engine) withinCap(w *waiter) []size {
 	}
 	var out []size
 	for _, z := range w.shape.sizes {
-		if w.tenant.running+z.gpus() <= most {
+		if w.tenant.running+w.tenant.planned+z.gpus() <= most {
 			out = append(out, z)
 		}
 	}
