@@ -3,7 +3,7 @@
 // a node, and in every domain, for each GPU model, how many nodes have how
 // many GPUs free.
 //
-// All changes go through an undo journal, so that a trial costs what it
-// touches: Mark, change, then Rollback or Commit. The package is pure, and its
-// results do not depend on the order of maps.
+// Within a trial, what is taken and released goes through an undo journal, so
+// that the trial costs what it touches: Mark, change, then Rollback or Commit.
+// The package is pure, and its results do not depend on the order of maps.
 package cluster
