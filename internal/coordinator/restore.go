@@ -80,7 +80,7 @@ func (c *Core) restoreLane(rec gang.Lane) {
 		c.placeholder(rec.Node)
 	}
 	c.holds(l)
-	if err := c.decide(schedule.Adopt{Seat: l.seat(), Place: gang.Member{Node: rec.Node, GPUs: rec.GPUs}}); err != nil {
+	if err := c.decide(schedule.Occupy{Seat: l.seat(), Place: gang.Member{Node: rec.Node, GPUs: rec.GPUs}}); err != nil {
 		c.fault("restore lane %s: %w", rec.ID, err)
 		c.free(l)
 	}

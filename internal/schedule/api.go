@@ -127,10 +127,57 @@ type Seat struct {
 	Member  int
 }
 
-// Adopt: a seat was taken before this engine came to be.
+// Adopt: an attempt was started before this engine came to be, and is not over.
 type Adopt struct {
+	// Gang is as it was started, its Attempt the one that holds the GPUs, and
+	// its Done what it had done before.
+	Gang      Gang
+	Placement gang.Placement
+	// Held are the members that have not been released.
+	Held []int
+	// Began is when it was started, Ready when it ran; zero where it does not yet.
+	Began, Ready time.Time
+	// Owed is as Start told it. Ending: it was ordered to stop.
+	Owed, Ending bool
+}
+
+// Occupy: GPUs are held by what the engine knows nothing of, but for the seat
+// that will be released.
+type Occupy struct {
 	Seat  Seat
 	Place gang.Member
+}
+
+// Began: all members of an attempt run since now. Without such events the time
+// that a start takes is supposed.
+type Began struct {
+	ID      gang.ID
+	Attempt int
+}
+
+// Hold: a gang that waits is held by its user, or no longer is. It keeps its
+// place, and does not start while it is held.
+type Hold struct {
+	ID   gang.ID
+	Held bool
+}
+
+// Reorder: gangs of one tenant and tier, that wait, exchange their places among
+// themselves; who else waits is neither before nor behind more of them than
+// before.
+type Reorder []Place
+
+// Place is that of a gang that waits.
+type Place struct {
+	ID  gang.ID
+	Seq uint64
+}
+
+// Past: what a tenant has used before this engine came to be, decayed to now,
+// in GPUs.
+type Past struct {
+	Tenant string
+	GPUs   float64
 }
 
 // Release: the GPUs of a seat are free. An attempt is over with its last seat.
@@ -164,6 +211,9 @@ type Start struct {
 	// Warm counts the members that find their model's weights in GPU memory.
 	Warm int
 	Done time.Duration
+	// Owed: it starts under a min_share or within a guarantee, so that the tiers
+	// above do not stop it.
+	Owed bool
 }
 
 // Cause says why the engine ends an attempt.

@@ -17,7 +17,7 @@ const maxGrowths = 16
 func (e *Engine) grow() {
 	tried := 0
 	for _, r := range e.elastic {
-		if r.stop != nil || len(r.spec.Elastic) == 0 || r.spec.Checkpoint == nil || r.size.gpus() >= r.spec.GPUs {
+		if r.stop != nil || !e.saves(r) || r.size.gpus() >= r.spec.GPUs {
 			continue
 		}
 		if tried++; tried > maxGrowths {
@@ -32,6 +32,9 @@ func (e *Engine) grow() {
 		}
 	}
 }
+
+// saves reports whether a run can be stopped so that it goes on from there.
+func (e *Engine) saves(r *run) bool { return r.spec.Checkpoint != nil && !e.cfg.Policy.NoCheckpoints }
 
 // larger finds a larger size at which a run ends sooner, all counted.
 func (e *Engine) larger(r *run) *found {
@@ -77,7 +80,7 @@ func (e *Engine) leaveNodes() {
 	}
 	e.leaves = false
 	for _, r := range e.running() {
-		if r.stop != nil || r.spec.Checkpoint == nil {
+		if r.stop != nil || !e.saves(r) {
 			continue
 		}
 		for i := range r.place {

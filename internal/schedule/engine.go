@@ -241,11 +241,7 @@ func (ev Submit) apply(e *Engine) error {
 	if r := e.runs[g.ID]; e.waiting[g.ID] != nil || r != nil && r.attempt >= g.Attempt {
 		return fmt.Errorf("queue gang %s for attempt %d: it is there already: %w", g.ID, g.Attempt, ErrUnknown)
 	}
-	t := e.tier(g.Spec.Tier)
-	if t == nil && g.Accepted {
-		t = newTier(Tier{Name: g.Spec.Tier})
-		e.tiers = append(e.tiers, t)
-	}
+	t := e.tierFor(g)
 	if t == nil {
 		return e.noTier(g.Spec.Tier)
 	}
@@ -267,16 +263,6 @@ func (ev Withdraw) apply(e *Engine) error {
 	}
 	e.dequeue(w)
 	e.room++
-	return nil
-}
-
-func (ev Adopt) apply(e *Engine) error {
-	n, gpus := e.cluster.Node(ev.Place.Node), cluster.MaskOf(ev.Place.GPUs)
-	if e.seats[ev.Seat] != nil || n == nil || n.Used()&gpus != 0 {
-		return fmt.Errorf("adopt member %d of gang %s, attempt %d: GPUs %v of node %s are not there, or held already: %w",
-			ev.Seat.Member, ev.Seat.ID, ev.Seat.Attempt, ev.Place.GPUs, ev.Place.Node, ErrUnknown)
-	}
-	e.adopt(ev, n, gpus)
 	return nil
 }
 
@@ -316,6 +302,17 @@ func (e *Engine) tier(name string) *tier {
 		}
 	}
 	return nil
+}
+
+// tierFor is the tier of a gang; one that was accepted under a tier that is no
+// more has it back, as the lowest.
+func (e *Engine) tierFor(g Gang) *tier {
+	t := e.tier(g.Spec.Tier)
+	if t == nil && g.Accepted {
+		t = newTier(Tier{Name: g.Spec.Tier})
+		e.tiers = append(e.tiers, t)
+	}
+	return t
 }
 
 func (e *Engine) tierNames() string {

@@ -108,7 +108,7 @@ func (e *Engine) callOff(p *plan) {
 		if v.plan == p && e.runs[v.id] == v && v.stop != nil && v.stop.Mode == Graceful {
 			v.stop = nil
 			e.called++
-			v.end = v.expectedEnd()
+			v.reckon(e.now)
 			e.reend(v)
 			e.decide(CallOff{ID: v.id, Attempt: v.attempt})
 			e.forgetResize(v)

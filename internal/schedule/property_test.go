@@ -25,7 +25,9 @@ type player struct {
 	nodes map[string]cluster.Spec
 	gangs map[gang.ID]*Gang
 	// held has the members of each attempt that were not released.
-	held    map[Seat]gang.Member
+	held map[Seat]gang.Member
+	// was has them all.
+	was     map[Seat]gang.Member
 	began   map[gang.ID]time.Time
 	waiting map[gang.ID]bool
 	// stopping are the attempts that were ordered to end.
@@ -37,8 +39,9 @@ type player struct {
 }
 
 type timed struct {
-	at time.Time
-	ev Event
+	at   time.Time
+	ev   Event
+	anew bool // it is what a new engine takes over
 }
 
 func newPlayer(t *rapid.T) *player {
@@ -57,7 +60,7 @@ func newPlayer(t *rapid.T) *player {
 			HalfLife: rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "half life"),
 		},
 		now:   time.Unix(1_800_000_000, 0),
-		nodes: make(map[string]cluster.Spec), gangs: make(map[gang.ID]*Gang), held: make(map[Seat]gang.Member),
+		nodes: make(map[string]cluster.Spec), gangs: make(map[gang.ID]*Gang), held: make(map[Seat]gang.Member), was: make(map[Seat]gang.Member),
 		began: make(map[gang.ID]time.Time), waiting: make(map[gang.ID]bool), stopping: make(map[gang.ID]Stop),
 	}
 	p.e = New(p.cfg)
@@ -130,7 +133,12 @@ func (p *player) drawTopology(t *rapid.T, s *gang.Spec) {
 // apply gives an event to the engine and checks all that it decided.
 func (p *player) apply(t *rapid.T, ev Event) error {
 	p.now = p.now.Add(time.Duration(rapid.IntRange(0, 30_000).Draw(t, "ms")) * time.Millisecond)
-	p.events = append(p.events, timed{p.now, ev})
+	return p.take(t, timed{at: p.now, ev: ev})
+}
+
+func (p *player) take(t *rapid.T, x timed) error {
+	ev := x.ev
+	p.events = append(p.events, x)
 	decisions, err := p.e.Apply(ev, p.now)
 	fmt.Fprintf(&p.log, "%+v %v\n", decisions, err)
 	p.note(ev)
@@ -209,7 +217,7 @@ func (p *player) checkStart(t *rapid.T, d Start) {
 			t.Fatalf("%s cannot save its state, and is on the spot node %s", d.ID, m.Node)
 		}
 		p.checkGPUs(t, g, spec, first.GPUs[0].Model, m)
-		p.held[Seat{d.ID, d.Attempt, i}] = m
+		p.held[Seat{d.ID, d.Attempt, i}], p.was[Seat{d.ID, d.Attempt, i}] = m, m
 	}
 	p.checkDomains(t, g, d)
 	if most := p.e.tenant(g.Spec.Tenant).MaxGPUs; most > 0 && p.uses(g.Spec.Tenant) > most {
@@ -472,7 +480,7 @@ func (p *player) checkPlans(t *rapid.T) {
 // checkFixed: a decision is a fixed point: nothing more happens when nothing
 // does.
 func (p *player) checkFixed(t *rapid.T) {
-	p.events = append(p.events, timed{p.now, Together{}})
+	p.events = append(p.events, timed{at: p.now, ev: Together{}})
 	again, _ := p.e.Apply(Together{}, p.now)
 	fmt.Fprintf(&p.log, "%+v %v\n", again, nil)
 	if len(again) > 0 {
@@ -496,6 +504,9 @@ func (p *player) replay(t *rapid.T) {
 	e := New(p.cfg)
 	var log strings.Builder
 	for _, x := range p.events {
+		if x.anew {
+			e = New(p.cfg)
+		}
 		decisions, err := e.Apply(x.ev, x.at)
 		fmt.Fprintf(&log, "%+v %v\n", decisions, err)
 	}
@@ -510,9 +521,10 @@ func (p *player) story() string {
 	e := New(p.cfg)
 	fmt.Fprintf(&out, "%+v\n", p.cfg)
 	for _, x := range p.events {
-
+		if x.anew {
+			e = New(p.cfg)
+		}
 		decisions, err := e.Apply(x.ev, x.at)
-
 		what := fmt.Sprintf("%+v", x.ev)
 		if s, is := x.ev.(Submit); is {
 			what = fmt.Sprintf("%+v %+v", s, *s.Gang.Spec)

@@ -47,8 +47,7 @@ type run struct {
 	plan *plan
 }
 
-// seat is one member of a run; its run is nil where it was taken before this
-// engine came to be.
+// seat is one member of a run; its run is nil where nothing is known of it.
 type seat struct {
 	run  *run
 	node *cluster.Node
@@ -88,7 +87,7 @@ func (e *Engine) start(w *waiter, f *found) {
 		e.elastic = append(e.elastic, r)
 	}
 	e.dequeue(w)
-	e.decide(Start{ID: w.ID, Attempt: w.Attempt, Placement: f.place, GPUs: f.size.gpus(), Warm: warm, Done: w.Done})
+	e.decide(Start{ID: w.ID, Attempt: w.Attempt, Placement: f.place, GPUs: f.size.gpus(), Warm: warm, Done: w.Done, Owed: r.owed})
 }
 
 // release takes back the GPUs of a seat.
@@ -115,13 +114,6 @@ func (e *Engine) release(at Seat, s *seat) {
 	if e.runs[at.ID] == r {
 		delete(e.runs, at.ID)
 	}
-}
-
-// adopt takes a seat that was taken before this engine came to be.
-func (e *Engine) adopt(ev Adopt, n *cluster.Node, gpus cluster.Mask) {
-	e.cluster.Take(n, gpus)
-	e.seats[ev.Seat] = &seat{node: n, gpus: gpus}
-	e.setUntil(n, gpus, e.now.Add(defaultEstimate))
 }
 
 // ran is the time that a run has run by now.
@@ -151,14 +143,26 @@ func (r *run) expectedEnd() time.Time {
 	return r.ready.Add(time.Duration(math.Ceil(float64(r.estimate-r.done) / r.rate)))
 }
 
-// renewEstimates lets estimates grow that were overrun: by half, again and
-// again.
+// reckon finds when a run should be over, which is yet to come: an estimate that
+// is overrun grows by half, again and again.
+func (r *run) reckon(now time.Time) {
+	for r.end = r.expectedEnd(); !r.end.After(now); r.end = r.expectedEnd() {
+		r.estimate = grown(r.estimate)
+	}
+}
+
+// overdue is how much longer an attempt is supposed to take that was ordered to
+// end, and has not in the time that it said it needs.
+const overdue = time.Second
+
+// renewEstimates moves the ends that have come and were none.
 func (e *Engine) renewEstimates() {
 	for len(e.ends) > 0 && !e.ends[0].end.After(e.now) {
 		r := e.ends[0]
-		for !r.end.After(e.now) {
-			r.estimate = grown(r.estimate)
-			r.end = r.expectedEnd()
+		if r.stop != nil {
+			r.end = e.now.Add(overdue)
+		} else {
+			r.reckon(e.now)
 		}
 		e.overran = true
 		heap.Fix(&e.ends, r.at)
