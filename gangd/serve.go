@@ -22,6 +22,7 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/nomad"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // maxFinished is how many gangs that have ended stay in Consul.
@@ -101,7 +102,7 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 	metrics := coordinator.NewMetrics()
 	a.loop = coordinator.NewLoop(coordinator.LoopConfig{
 		Core: coordinator.Config{
-			Levels: cfg.Topology.Levels, Tiers: cfg.Tiers, ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
+			Rules: schedule.Config{Levels: cfg.Topology.Levels, Tiers: cfg.Tiers}, ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
 			MaxQueue: cfg.Limits.Queue, MaxFinished: maxFinished,
 		},
 		Store:       consulPort{a.store},

@@ -12,7 +12,10 @@ import (
 func (c *Core) keepAttempt(g *entry, why string, of *lane) {
 	a := gang.Attempt{N: g.rec.Attempt, Decided: g.rec.Times.Decided, Started: g.rec.Times.Started, Ended: gang.Millis(c.now), Why: why}
 	if kept := g.rec.EndedAttempt(); kept != nil {
-		a.Ended = kept.Ended
+		a.Ended, a.Cause, a.For = kept.Ended, kept.Cause, kept.For
+	}
+	if why != "" {
+		a.LostGPUMillis = int64(g.rec.Members.GPUs()) * max(0, a.Ended-a.Decided)
 	}
 	if of != nil {
 		a.Members = append(a.Members, c.attemptMember(of))

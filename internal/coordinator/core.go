@@ -19,6 +19,8 @@ type Core struct {
 	gangs  map[gang.ID]*entry
 	lanes  map[gang.LaneID]*lane
 	nodes  map[string]*node
+	// accounts are what was charged to tenants, by name.
+	accounts map[string]*account
 	// shown are the nodes by the UUIDs that Nomad shows of their GPUs, and
 	// holders the lanes by those that they have not given back.
 	shown   map[string][]*node
@@ -46,9 +48,14 @@ type Core struct {
 	restored, deciding bool
 	warmUntil          time.Time
 
-	touchedGangs []*entry
-	touchedLanes []*lane
-	out          Effects
+	// decisions wait to be carried out, in order; carrying says that one is.
+	decisions []schedule.Decision
+	carrying  bool
+
+	touchedGangs    []*entry
+	touchedAccounts []*account
+	touchedLanes    []*lane
+	out             Effects
 }
 
 // entry is a gang with what its present attempt has come to.
@@ -136,9 +143,11 @@ const (
 
 // Config is what the core is given.
 type Config struct {
-	Levels []string
-	Tiers  []schedule.Tier
-	Fence  gang.Fence
+	// Rules are those of the engine. Nothing of an attempt is carried over to the
+	// next: whatever the policy says, victims are chosen and stopped as if none of
+	// them could checkpoint.
+	Rules schedule.Config
+	Fence gang.Fence
 	// ReadyTimeout is how long the members of a gang may take from the
 	// decision until all are ready, where its template does not say.
 	ReadyTimeout time.Duration
@@ -149,19 +158,16 @@ type Config struct {
 	MaxQueue, MaxFinished int
 }
 
-// strict is the order of the agent: tiers by priority, first come first served,
-// and nothing goes ahead of a gang that does not fit. Nobody is stopped for
-// another: that takes orders which the coordinator does not carry out.
-var strict = schedule.Policy{Arrival: true, NoBackfill: true, NoPreemption: true}
-
 // NewCore makes the core of a term; its first input is Restored.
 func NewCore(cfg Config) *Core {
+	cfg.Rules.Policy.NoCheckpoints = true
 	return &Core{
 		cfg:       cfg,
-		engine:    schedule.New(schedule.Config{Levels: cfg.Levels, Tiers: cfg.Tiers, Policy: strict}),
+		engine:    schedule.New(cfg.Rules),
 		gangs:     make(map[gang.ID]*entry),
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),
+		accounts:  make(map[string]*account),
 		shown:     make(map[string][]*node),
 		holders:   make(map[string]*lane),
 		hosts:     make(map[string]*host),
@@ -211,18 +217,38 @@ func (c *Core) dispatch(in Input) {
 	}
 }
 
-// decide has the engine apply an event, and begins what it decides.
+// decide has the engine apply an event, and carries out what it decides. What is
+// carried out may lead to more events: their decisions come after those that
+// were made before.
 func (c *Core) decide(ev schedule.Event) error {
 	decisions, err := c.engine.Apply(ev, c.now)
-	for _, d := range decisions {
-		switch d := d.(type) {
-		case schedule.Start:
-			c.launch(d)
-		case schedule.Wait:
-			c.act(Changed{d.ID})
-		}
+	c.decisions = append(c.decisions, decisions...)
+	if c.carrying {
+		return err
 	}
+	c.carrying = true
+	for len(c.decisions) > 0 {
+		d := c.decisions[0]
+		c.decisions = c.decisions[1:]
+		c.carryOut(d)
+	}
+	c.decisions, c.carrying = nil, false
 	return err
+}
+
+func (c *Core) carryOut(d schedule.Decision) {
+	switch d := d.(type) {
+	case schedule.Start:
+		c.launch(d)
+	case schedule.Stop:
+		c.obeyStop(d)
+	case schedule.Wait:
+		c.act(Changed{d.ID})
+	case schedule.Reserve:
+		c.act(Changed{d.ID})
+	default: // CallOff is for graceful stops alone, and there are none
+		c.fault("carry out %T: the core does not know it", d)
+	}
 }
 
 func (c *Core) act(a Action) { c.out.Actions = append(c.out.Actions, a) }
@@ -300,6 +326,10 @@ func (c *Core) touchedChanges() []gang.Change {
 			changes = append(changes, gang.Change{Key: gang.RecordKey(g.rec.ID), Value: gang.Encode(&g.rec)})
 		}
 	}
+	for _, a := range c.touchedAccounts {
+		a.touched = false
+		changes = append(changes, gang.Change{Key: gang.AccountKey(a.rec.Tenant), Value: gang.Encode(&a.rec)})
+	}
 	for _, l := range c.touchedLanes {
 		l.touched = false
 		change := gang.Change{Key: gang.LaneKey(l.rec.Node, l.rec.ID)}
@@ -308,7 +338,7 @@ func (c *Core) touchedChanges() []gang.Change {
 		}
 		changes = append(changes, change)
 	}
-	c.touchedGangs, c.touchedLanes = c.touchedGangs[:0], c.touchedLanes[:0]
+	c.touchedGangs, c.touchedAccounts, c.touchedLanes = c.touchedGangs[:0], c.touchedAccounts[:0], c.touchedLanes[:0]
 	return changes
 }
 

@@ -472,9 +472,8 @@ func TestNothingIsLost(t *testing.T) {
 			w.crashy = true
 			var ids []gang.ID
 			for i := range 8 {
-				shape := [][2]int{{16, 8}, {8, 4}, {8, 8}, {32, 8}, {4, 4}, {1, 1}}[w.rng.IntN(6)]
 				w.until(2, "deciding", func() bool { return w.core.deciding })
-				ids = append(ids, w.submit(simSpec(shape[0], shape[1])))
+				ids = append(ids, w.submit(w.anyGang()))
 				for range w.rng.IntN(200) {
 					w.advance(2)
 				}
@@ -505,12 +504,31 @@ func TestNothingIsLost(t *testing.T) {
 			}
 			w.wakeAll()
 			w.until(2, "nothing left", func() bool { return len(w.jobs) == 0 && len(w.core.lanes) == 0 && len(w.keepers) == 0 })
+			w.checkLedger()
 			for kind, n := range w.counts {
 				total[kind] += n
 			}
 		})
 	}
+	if total["ended preempted"] == 0 || total["ended resized"] == 0 {
+		t.Error("nobody was stopped for another")
+	}
 	t.Logf("inputs: %v", total)
+}
+
+// anyGang is of any tier, tenant and shape, and may run on half of its GPUs.
+func (w *world) anyGang() gang.Spec {
+	shape := [][2]int{{16, 8}, {8, 4}, {8, 8}, {32, 8}, {4, 4}, {1, 1}}[w.rng.IntN(6)]
+	s := simSpec(shape[0], shape[1])
+	s.Tier = []string{"interactive", "production", "background"}[w.rng.IntN(3)]
+	s.Estimate = time.Duration(1+w.rng.IntN(100)) * time.Second
+	if s.Tenant = []string{"a", "b", "default"}[w.rng.IntN(3)]; s.Tenant == "b" && s.GPUs > 16 {
+		s.Tenant = "a"
+	}
+	if s.GPUs > s.GPUsPerNode && w.rng.IntN(2) == 0 {
+		s.Elastic = []gang.Size{{GPUs: s.GPUs / 2, Run: 20 * time.Second}, {GPUs: s.GPUs, Run: 10 * time.Second}}
+	}
+	return s
 }
 
 // disturb does one bad thing.

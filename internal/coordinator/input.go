@@ -10,6 +10,8 @@ type Restored struct {
 	Gangs []*gang.Record
 	Specs map[gang.ID]*gang.Spec
 	Lanes []*gang.Lane
+	// Accounts are those of all tenants that were charged.
+	Accounts []*gang.Account
 }
 
 // SubmitRequest asks for gangs to be accepted, all or none. Random makes their

@@ -21,7 +21,7 @@ func (c *Core) launch(d schedule.Start) {
 		return
 	}
 	g.rec.Attempt, g.rec.Fence = d.Attempt, c.cfg.Fence
-	g.rec.Members = d.Placement
+	g.rec.Members, g.rec.Owed = d.Placement, d.Owed
 	g.rest(zeroTime)
 	g.rec.Times = gang.Times{Queued: g.rec.Times.Queued, Decided: gang.Millis(c.now)}
 	g.progress, g.ranks = gang.Progress{}, make(map[int]int)
@@ -38,7 +38,7 @@ func (c *Core) openLane(g *entry, member int, m gang.Member) *lane {
 	l := &lane{rec: gang.Lane{
 		Version: gang.SchemaVersion, ID: m.Lane, State: gang.LaneOpening, Node: m.Node, GPUs: m.GPUs, UUIDs: c.uuids(m),
 		Template: g.rec.Template, TemplateVersion: c.templates[g.rec.Template].version, Gang: g.rec.ID, Attempt: g.rec.Attempt, Member: member, Fence: c.cfg.Fence,
-		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane),
+		Job: gang.LaneJobID(g.rec.Template, m.Node, m.Lane), Tenant: g.rec.Tenant, Held: gang.Millis(c.now),
 	}}
 	c.lanes[m.Lane] = l
 	c.holds(l)
@@ -276,14 +276,14 @@ func (c *Core) startMembers(g *entry) {
 func (c *Core) startMember(g *entry, member int) {
 	l := g.lanes[member]
 	order := StartRun{
-		To: l.keeper(), Run: g.run(), Member: member, FirstRank: member * g.rec.PerNode, World: g.rec.GPUs,
+		To: l.keeper(), Run: g.run(), Member: member, FirstRank: g.rec.Members[:member].GPUs(), World: g.rec.Members.GPUs(),
 		Params: g.spec.Params,
 	}
 	if member > 0 {
 		order.MasterAddress, order.MasterPort = g.lanes[0].address, g.lanes[0].port
 	}
 	for _, other := range g.lanes {
-		for range g.rec.PerNode {
+		for range other.rec.GPUs {
 			order.Peers = append(order.Peers, other.address)
 		}
 	}
@@ -312,5 +312,8 @@ func (c *Core) accepted(l *lane, in KeeperAccepted) {
 	if c.move(g, gang.Running) {
 		g.rec.Times.Started = gang.Millis(c.now)
 		g.runBegan = c.now
+		if err := c.decide(schedule.Began{ID: g.rec.ID, Attempt: g.rec.Attempt}); err != nil {
+			c.fault("tell that a gang runs: %w", err)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func newBench() *bench {
 	b := &bench{kv: make(map[string][]byte)}
 	b.loop = NewLoop(LoopConfig{
 		Core: Config{
-			Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "production", Priority: 200}},
+			Rules:        schedule.Config{Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "production", Priority: 200}}},
 			ReadyTimeout: time.Minute, Lease: 15 * time.Second, MaxQueue: 100, MaxFinished: 100,
 		},
 		Store: b, Nomad: b, Nodes: b, Blobs: b, Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: &b.log}),

@@ -126,7 +126,7 @@ func (c *Core) hide(n *node, uuid string) {
 func (c *Core) removeNode(id string) {
 	n := c.nodes[id]
 	if n == nil {
-		n = &node{view: NodeView{ID: id, Domains: make([]string, len(c.cfg.Levels))}}
+		n = &node{view: NodeView{ID: id, Domains: make([]string, len(c.cfg.Rules.Levels))}}
 		c.nodes[id] = n
 	}
 	if !n.gone {
@@ -254,6 +254,7 @@ func (c *Core) holds(l *lane) {
 // free notes that a lane has given its GPUs back.
 func (c *Core) free(l *lane) {
 	l.freed = true
+	c.charge(l)
 	for _, u := range l.rec.UUIDs {
 		if c.holders[u] == l {
 			delete(c.holders, u)
@@ -311,7 +312,7 @@ func (c *Core) tell(n *node) {
 // compose makes one description of a node out of Nomad's view and its host's
 // words.
 func (c *Core) compose(n *node) cluster.Spec {
-	spec := cluster.Spec{ID: n.view.ID, Name: n.view.Name, Domains: n.view.Domains}
+	spec := cluster.Spec{ID: n.view.ID, Name: n.view.Name, Domains: n.view.Domains, Draining: n.view.Draining}
 	h := c.hostOf(n)
 	if h != nil && len(h.gpus) > 0 {
 		for _, g := range h.gpus {

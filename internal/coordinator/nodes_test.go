@@ -5,6 +5,7 @@ import (
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 func TestTheStateOfANode(t *testing.T) {
@@ -41,7 +42,7 @@ func TestTheStateOfANode(t *testing.T) {
 }
 
 func TestANodeOfWhichOnlyALaneTells(t *testing.T) {
-	c := NewCore(Config{Levels: []string{"leaf"}})
+	c := NewCore(Config{Rules: schedule.Config{Levels: []string{"leaf"}}})
 	lane := &gang.Lane{Version: 1, ID: "l", State: gang.LaneLost, Node: "n", GPUs: []int{0}, Gang: "sim-00000000", Job: "gangd.x"}
 	c.Step(simStart, Restored{Lanes: []*gang.Lane{lane}})
 	if n := c.nodeStatuses(); len(n) != 1 || n[0].State != cluster.NodeUnknown || n[0].Why == "" {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // answer is what a request was told.
@@ -241,7 +242,7 @@ func TestALimitIsToldApartFromWhatPasses(t *testing.T) {
 }
 
 func TestALeaderThatStillLearnsSaysSo(t *testing.T) {
-	c := NewCore(Config{Levels: []string{"leaf"}, MaxQueue: 10})
+	c := NewCore(Config{Rules: schedule.Config{Levels: []string{"leaf"}}, MaxQueue: 10})
 	c.Step(simStart, Restored{})
 	out := c.Step(simStart, SubmitRequest{Specs: []gang.Spec{simSpec(8, 8)}, Random: make([][5]byte, 1)})
 	if err := out.Actions[0].(Answer).Err; !errors.Is(err, gang.ErrNotNow) || errors.Is(err, gang.ErrOverloaded) {

@@ -42,9 +42,14 @@ func (c *Core) restore(in Restored) {
 	}
 	slices.SortStableFunc(c.ended, func(a, b *entry) int { return cmp.Compare(a.rec.Times.Ended, b.rec.Times.Ended) })
 	c.forgetEnded()
+	for _, rec := range in.Accounts {
+		c.accounts[rec.Tenant] = &account{rec: *rec}
+	}
 	for _, rec := range in.Lanes {
 		c.restoreLane(*rec)
 	}
+	c.adopt()
+	c.restoreLedger()
 	for _, g := range slices.Clone(c.bySeq) { // some may end by it, and be forgotten
 		if g.rec.State.Placed() {
 			c.restorePlaced(g)
@@ -69,7 +74,7 @@ func (c *Core) restoreLane(rec gang.Lane) {
 	}
 	switch rec.State {
 	case gang.LaneClosed:
-		l.freed = true
+		c.free(l)
 		c.purge(l)
 		return
 	case gang.LaneLost:
@@ -80,15 +85,11 @@ func (c *Core) restoreLane(rec gang.Lane) {
 		c.placeholder(rec.Node)
 	}
 	c.holds(l)
-	if err := c.decide(schedule.Occupy{Seat: l.seat(), Place: gang.Member{Node: rec.Node, GPUs: rec.GPUs}}); err != nil {
-		c.fault("restore lane %s: %w", rec.ID, err)
-		c.free(l)
-	}
 }
 
 // placeholder makes a node known of which only lanes tell so far.
 func (c *Core) placeholder(id string) {
-	spec := cluster.Spec{ID: id, Domains: make([]string, len(c.cfg.Levels)), State: cluster.NodeUnknown, Why: "Nomad has not told of it yet"}
+	spec := cluster.Spec{ID: id, Domains: make([]string, len(c.cfg.Rules.Levels)), State: cluster.NodeUnknown, Why: "Nomad has not told of it yet"}
 	if err := c.decide(schedule.NodeSet{Node: spec}); err != nil {
 		c.fault("restore node %s: %w", id, err)
 	}

@@ -195,6 +195,7 @@ func (c *Core) finish(g *entry) {
 	c.countRun(g)
 	c.keepAttempt(g, "", nil)
 	c.publish(g)
+	c.ending(g)
 	for _, l := range g.lanes {
 		c.endLane(l, "its gang has finished")
 	}

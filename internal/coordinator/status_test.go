@@ -16,7 +16,7 @@ import (
 // the others wait for it.
 func queuedCore(tb testing.TB, n int) *Core {
 	c := NewCore(Config{
-		Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "production", Priority: 200}}, Fence: gang.Fence{Epoch: 1, Index: 1},
+		Rules: schedule.Config{Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "production", Priority: 200}}}, Fence: gang.Fence{Epoch: 1, Index: 1},
 		ReadyTimeout: time.Minute, Lease: simLease, MaxQueue: n, MaxFinished: n,
 	})
 	in := Restored{Specs: make(map[gang.ID]*gang.Spec)}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -31,10 +32,51 @@ func (c *Core) stop(g *entry, to, target gang.State, why string, of *lane) {
 		c.keepAttempt(g, g.rec.Why, of)
 	}
 	g.published = false
+	c.ending(g)
 	for _, l := range g.lanes {
 		c.endLane(l, why)
 	}
 	c.settle(g)
+}
+
+// obeyStop ends an attempt because the engine wants its GPUs, or wants it to run
+// elsewhere or at another size. One that ends already gives them back anyhow.
+func (c *Core) obeyStop(d schedule.Stop) {
+	g := c.active(Run{d.ID, d.Attempt})
+	if g == nil {
+		return
+	}
+	c.stop(g, gang.Preempting, "", c.whyStopped(d), nil)
+	if kept := g.rec.EndedAttempt(); kept != nil {
+		kept.Cause, kept.For = string(d.Cause), d.For
+		c.touch(g)
+	}
+}
+
+func (c *Core) whyStopped(d schedule.Stop) string {
+	var why string
+	switch d.Cause {
+	case schedule.Resized:
+		why = fmt.Sprintf("stopped to run on %d GPUs", d.To)
+	case schedule.Drained:
+		why = "stopped because a node of it is drained"
+	case schedule.Spot:
+		why = "stopped because a node of it is taken away"
+	default:
+		why = "preempted"
+	}
+	if by := c.gangs[d.For]; by != nil {
+		why += fmt.Sprintf(", to make room for gang %s (tier %s, %d GPUs)", d.For, by.rec.Tier, by.rec.GPUs)
+	}
+	return why
+}
+
+// ending tells the engine that the GPUs of the present attempt should be free
+// soon.
+func (c *Core) ending(g *entry) {
+	if err := c.decide(schedule.Ending{ID: g.rec.ID, Attempt: g.rec.Attempt}); err != nil && !errors.Is(err, schedule.ErrUnknown) {
+		c.fault("tell that a gang ends: %w", err) // unknown: all its GPUs are free
+	}
 }
 
 // recover stops a gang that has lost a member, as retry does; the node of that
@@ -329,6 +371,16 @@ func (c *Core) tick() {
 	c.publishAgain()
 	c.tryNodesAgain()
 	c.deadlines()
+	c.passTime()
+}
+
+// passTime has the engine decide when time alone changes something.
+func (c *Core) passTime() {
+	if at, any := c.engine.Next(); any && c.deciding && !c.now.Before(at) {
+		if err := c.decide(schedule.Tick{}); err != nil {
+			c.fault("let time pass: %w", err)
+		}
+	}
 }
 
 // endRests queues the gangs whose pause after a failure is over.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -30,7 +31,7 @@ func (c *Core) accept(in SubmitRequest) ([]gang.Status, error) {
 		if c.gangs[g.rec.ID] != nil {
 			return nil, fmt.Errorf("accept gang %s: its ID, which is drawn by lot, is taken: %w", g.rec.ID, gang.ErrNotNow)
 		}
-		perNode, err := c.engine.Check(ofOneSize(spec))
+		perNode, err := c.engine.Check(spec)
 		if err != nil {
 			return nil, gang.NameRefused(spec.Name, err)
 		}
@@ -112,15 +113,10 @@ func (c *Core) nextSeq() uint64 {
 
 // forEngine is the gang as the engine wants it for its next attempt.
 func (g *entry) forEngine() schedule.Gang {
-	spec := ofOneSize(*g.spec)
-	return schedule.Gang{ID: g.rec.ID, Seq: g.rec.Seq, Attempt: g.rec.Attempt + 1, Spec: &spec, Avoid: g.rec.Avoid, Accepted: true}
-}
-
-// ofOneSize is a gang that runs at its preferred size alone: an attempt of
-// another size would have another world.
-func ofOneSize(spec gang.Spec) gang.Spec {
-	spec.Elastic = nil
-	return spec
+	return schedule.Gang{
+		ID: g.rec.ID, Seq: cmp.Or(g.rec.Order, g.rec.Seq), Attempt: g.rec.Attempt + 1, Spec: g.spec,
+		Avoid: g.rec.Avoid, Held: g.rec.Held, Accepted: true,
+	}
 }
 
 // cancel ends a gang for good. What waits ends at once; what is placed ends

@@ -61,7 +61,7 @@ func (l *Loop) load(ctx context.Context, held Term) (inheritance, error) {
 
 func (l *Loop) read(ctx context.Context) (inheritance, error) {
 	var all []KV
-	for _, prefix := range []string{"gangs/", "specs/", "lanes/"} {
+	for _, prefix := range []string{"gangs/", "specs/", "lanes/", "ledger/"} {
 		kvs, err := l.cfg.Store.Load(ctx, prefix)
 		if err != nil {
 			return inheritance{}, fmt.Errorf("take over: %w", err)
@@ -124,6 +124,12 @@ func (h *inheritance) take(kv KV) error {
 		s, err := gang.DecodeSpec(kv.Key, kv.Value)
 		if err == nil {
 			h.Specs[gang.ID(name)] = s
+		}
+		return err
+	case "ledger":
+		a, err := gang.DecodeAccount(kv.Key, kv.Value)
+		if err == nil {
+			h.Accounts = append(h.Accounts, a)
 		}
 		return err
 	default:

@@ -120,13 +120,25 @@ func (w *world) view(i, perLeaf int) NodeView {
 	return NodeView{ID: n.id, Name: "client-" + n.id[5:], Ready: !n.dead, Down: n.dead, Eligible: true, Domains: []string{fmt.Sprintf("l%d", i/perLeaf)}, Devices: devices}
 }
 
+// worldRules are those of every world: background work gives way to the others.
+var worldRules = schedule.Config{
+	Levels: []string{"leaf"},
+	Tiers: []schedule.Tier{
+		{Name: "interactive", Priority: 300, Preempts: []string{"background"}, Grace: 5 * time.Second},
+		{Name: "production", Priority: 200, Preempts: []string{"background"}, Grace: 5 * time.Second},
+		{Name: "background", Priority: 100, MinShare: 0.1, Protected: 100 * time.Millisecond},
+	},
+	Tenants:  []schedule.Tenant{{Name: "a", Weight: 2, Guaranteed: 8}, {Name: "b", MaxGPUs: 16}},
+	HalfLife: time.Hour,
+}
+
 // boot starts a new term: a new core reads the store, and everybody says again
 // where they stand.
 func (w *world) boot(perLeaf int) {
 	w.fence++
 	w.mail, w.calls = make(map[string][]Input), make(map[string][]Action)
 	w.core = NewCore(Config{
-		Levels: []string{"leaf"}, Tiers: []schedule.Tier{{Name: "interactive", Priority: 300}, {Name: "production", Priority: 200}, {Name: "background", Priority: 100}},
+		Rules: worldRules,
 		Fence: gang.Fence{Epoch: 1, Index: w.fence}, ReadyTimeout: 20 * time.Second, Lease: simLease, MaxQueue: 1000, MaxFinished: cmp.Or(w.maxFinished, 1000),
 	})
 	var records []KV
@@ -247,6 +259,7 @@ func (w *world) noteState(r *gang.Record) {
 		w.ended[r.ID] = r.State
 	}
 	for i, a := range r.Attempts {
+		w.counts["ended "+a.Cause]++
 		if want := max(r.Attempts[len(r.Attempts)-1].N-len(r.Attempts)+1, 1) + i; a.N != want || a.Decided == 0 || a.Ended < a.Decided || len(a.Members) == 0 {
 			w.t.Fatalf("gang %s keeps the attempts %+v\n%s", r.ID, r.Attempts, w.tail())
 		}

@@ -26,6 +26,13 @@ type Attempt struct {
 	// Why says in a sentence what ended it; it is empty where all members were
 	// done.
 	Why string `json:"why,omitempty"`
+	// Cause is a word for why gangd itself ended it: preempted, resized, drained
+	// or spot; For names the gang that it made room for.
+	Cause string `json:"cause,omitempty"`
+	For   ID     `json:"for,omitempty"`
+	// LostGPUMillis is the GPU time from the decision to the end, of which
+	// nothing was kept.
+	LostGPUMillis int64 `json:"lost_gpu_ms,omitempty"`
 	// Members are its members, up to MaxAttemptMembers: the one that its end came
 	// from first, then the others in rank order.
 	Members []AttemptMember `json:"members,omitempty"`

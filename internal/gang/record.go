@@ -93,7 +93,12 @@ type Record struct {
 	State   State `json:"state"`
 	// Seq orders gangs by acceptance and is unique; a gang that is queued again
 	// keeps its own.
-	Seq      uint64 `json:"seq"`
+	Seq uint64 `json:"seq"`
+	// Order is its place among the gangs of its tenant and tier where its user
+	// moved it; 0 where that is Seq.
+	Order uint64 `json:"order,omitempty"`
+	// Held: its user does not want it to start.
+	Held     bool   `json:"held,omitempty"`
 	Tenant   string `json:"tenant"`
 	Tier     string `json:"tier"`
 	Template string `json:"tmpl"`
@@ -116,6 +121,10 @@ type Record struct {
 	Failures int `json:"failures,omitempty"`
 	// RunMillis is the run time of all ended attempts.
 	RunMillis int64 `json:"run_ms,omitempty"`
+	// GPUMillis is the GPU time of all its lanes that was charged to its tenant.
+	GPUMillis int64 `json:"gpu_ms,omitempty"`
+	// Owed: the present attempt started under a min_share or within a guarantee.
+	Owed bool `json:"owed,omitempty"`
 	// Why says in a sentence what led to the present state, where that is not
 	// the ordinary way. What ended an attempt stays until the gang ends.
 	Why   string `json:"why,omitempty"`
@@ -152,7 +161,12 @@ type Lane struct {
 	Job string `json:"job"`
 	// Allocation is the one that was admitted; empty before.
 	Allocation string `json:"alloc,omitempty"`
-	Why        string `json:"why,omitempty"`
+	// Tenant pays for its GPUs since Held, in Unix milliseconds, until they are
+	// free; Charged says that this was done.
+	Tenant  string `json:"tenant,omitempty"`
+	Held    int64  `json:"held,omitempty"`
+	Charged bool   `json:"charged,omitempty"`
+	Why     string `json:"why,omitempty"`
 }
 
 // NewLaneID derives the ID of the lane that is opened for one member of one

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
@@ -90,21 +91,39 @@ func (e *Engine) adopted(ev Adopt, w *waiter) *run {
 	}
 	r.reckon(e.now)
 	if ev.Ending {
-		r.stop = &Stop{ID: r.id, Attempt: r.attempt, Mode: Hard}
-		r.end = e.now.Add(overdue)
+		r.ending(e.now)
 	}
 	return r
+}
+
+// ending: somebody else than the engine ends it.
+func (r *run) ending(now time.Time) {
+	r.stop = &Stop{ID: r.id, Attempt: r.attempt, Mode: Hard}
+	r.end = now.Add(overdue)
+}
+
+func (ev Ending) apply(e *Engine) error {
+	r := e.runs[ev.ID]
+	if r == nil || r.attempt != ev.Attempt {
+		return fmt.Errorf("note that gang %s ends, attempt %d: %w", ev.ID, ev.Attempt, ErrUnknown)
+	}
+	if r.stop == nil {
+		r.ending(e.now)
+		e.reend(r)
+	}
+	return nil
 }
 
 // sized is the size of a shape that a placement has; one that it would no longer
 // be offered, where the shape has none such.
 func (s *shape) sized(p gang.Placement) size {
+	members := slices.DeleteFunc(slices.Clone(p), func(m gang.Member) bool { return len(m.GPUs) == 0 })
 	at := slices.IndexFunc(s.sizes, func(z size) bool { return z.members == len(p) && z.gpus() == p.GPUs() })
 	if at >= 0 {
 		return s.sizes[at]
 	}
 	z := s.sizes[0]
-	z.members, z.perNode = len(p), len(p[0].GPUs)
+	z.members, z.perNode = len(members), len(members[0].GPUs)
 	return z
 }
 

@@ -69,6 +69,18 @@ func (p *player) Began(t *rapid.T) {
 	must(t, p.apply(t, Began{id, p.gangs[id].Attempt}))
 }
 
+// Ending: somebody else ends it; nobody stops it again.
+func (p *player) Ending(t *rapid.T) {
+	id := p.pick(t)
+	if p.waiting[id] {
+		t.Skip("it waits for another attempt")
+	}
+	if _, stops := p.stopping[id]; !stops {
+		p.stopping[id] = Stop{}
+	}
+	must(t, p.apply(t, Ending{id, p.gangs[id].Attempt}))
+}
+
 func (p *player) HoldOrRelease(t *rapid.T) {
 	queue := p.e.queue()
 	if len(queue) == 0 {
@@ -231,5 +243,21 @@ func TestGangsExchangeTheirPlaces(t *testing.T) {
 	out, err = e.Apply(Release{Seat{"runs", 1, 0}}, now)
 	if start, is := out[0].(Start); err != nil || !is || start.ID != "two" {
 		t.Errorf("decided %+v, %v", out, err)
+	}
+}
+
+// Who is told to end by somebody else is no victim any more, and its GPUs are
+// expected to be free soon.
+func TestARunThatEnds(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	old := aGang("old", 1, 8)
+	old.Spec.Tier = "background"
+	e := anEngine(t, now, Submit{old}, Ending{"old", 1})
+	out, err := e.Apply(Submit{aGang("new", 2, 8)}, now)
+	if err != nil || len(out) != 2 || out[0] != (Reserve{ID: "new", Start: now.Add(overdue)}) {
+		t.Errorf("decided %+v, %v", out, err)
+	}
+	if _, err := e.Apply(Ending{"old", 2}, now); err == nil {
+		t.Error("an attempt ends that was not started")
 	}
 }

@@ -131,7 +131,8 @@ type Seat struct {
 type Adopt struct {
 	// Gang is as it was started, its Attempt the one that holds the GPUs, and
 	// its Done what it had done before.
-	Gang      Gang
+	Gang Gang
+	// Placement has no GPUs for those members of which nothing is known.
 	Placement gang.Placement
 	// Held are the members that have not been released.
 	Held []int
@@ -151,6 +152,13 @@ type Occupy struct {
 // Began: all members of an attempt run since now. Without such events the time
 // that a start takes is supposed.
 type Began struct {
+	ID      gang.ID
+	Attempt int
+}
+
+// Ending: an attempt was told to end, or is through, whoever wanted that: its
+// GPUs should be free soon.
+type Ending struct {
 	ID      gang.ID
 	Attempt int
 }

@@ -195,13 +195,15 @@ func (e *Engine) Next() (at time.Time, any bool) {
 	if len(e.ends) > 0 && len(e.waiting) > 0 {
 		sooner(e.ends[0].end)
 	}
+	wants := false
 	for _, w := range e.waiting {
 		if !w.NotBefore.IsZero() {
 			sooner(w.NotBefore)
 		}
-		if len(w.tier.Preempts) > 0 && w.plan == nil {
-			e.protectedUntil(w, sooner)
-		}
+		wants = wants || len(w.tier.Preempts) > 0 && w.plan == nil
+	}
+	if wants {
+		e.protectedUntil(sooner)
 	}
 	for _, t := range e.tiers {
 		if t, will := e.creditAt(t); will {
@@ -211,9 +213,8 @@ func (e *Engine) Next() (at time.Time, any bool) {
 	return at, any
 }
 
-// protectedUntil tells when gangs that may be stopped for one will no longer be
-// protected.
-func (e *Engine) protectedUntil(w *waiter, tell func(time.Time)) {
+// protectedUntil tells when gangs will no longer be protected.
+func (e *Engine) protectedUntil(tell func(time.Time)) {
 	for _, r := range e.ends {
 		if r.tier.Protected > 0 {
 			tell(r.began.Add(r.tier.Protected))
