@@ -22,7 +22,6 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/nomad"
-	"github.com/gangd/gangd/internal/schedule"
 )
 
 // maxFinished is how many gangs that have ended stay in Consul.
@@ -102,7 +101,7 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 	metrics := coordinator.NewMetrics()
 	a.loop = coordinator.NewLoop(coordinator.LoopConfig{
 		Core: coordinator.Config{
-			Rules: schedule.Config{Levels: cfg.Topology.Levels, Tiers: cfg.Tiers}, ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
+			Rules: cfg.Rules, ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
 			MaxQueue: cfg.Limits.Queue, MaxFinished: maxFinished,
 		},
 		Store:       consulPort{a.store},

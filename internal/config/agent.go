@@ -27,8 +27,9 @@ type Agent struct {
 	Nomad    Nomad
 	Blob     Blob
 	Topology Topology
-	// Tiers are sorted by priority, highest first, then by name.
-	Tiers  []schedule.Tier
+	// Rules are those of the engine. Tiers are sorted by priority, highest first,
+	// then by name.
+	Rules  schedule.Config
 	Start  Start
 	Limits Limits
 }
@@ -77,7 +78,6 @@ func defaultAgent() *Agent {
 			Namespace: "default", NodePool: "default",
 		},
 		Topology: Topology{Levels: []string{"spine", "leaf"}, MetaPrefix: "gangd_"},
-		Tiers:    BuiltInTiers(),
 		Start:    Start{ReadyTimeout: time.Minute},
 		Limits:   Limits{Queue: 100_000, SubmissionsInFlight: 1024},
 	}
@@ -108,6 +108,7 @@ func LoadAgent(paths ...string) (*Agent, error) {
 		return nil, unreadable(diags, sources)
 	}
 	r := &agentReader{agent: defaultAgent()}
+	r.rulesReader = newRulesReader(&r.bodyReader, &r.agent.Rules, protected)
 	r.file(hcl.MergeFiles(parsed))
 	if err := unreadable(r.diags, sources); err != nil {
 		return nil, err
@@ -160,8 +161,13 @@ func readFile(name string) ([]byte, error) {
 // agentReader reads the schema of an agent's configuration.
 type agentReader struct {
 	bodyReader
+	rulesReader
 	agent *Agent
 }
+
+// protected is the time after a start in which an agent has nobody stopped for
+// others: a gang that has hardly loaded its weights would begin again and again.
+const protected = time.Minute
 
 func (r *agentReader) file(body hcl.Body) {
 	a := r.agent
@@ -174,29 +180,31 @@ func (r *agentReader) file(body hcl.Body) {
 			{name: "log_level", set: oneOf(&a.LogLevel, "trace", "debug", "info", "warn", "error")},
 			{name: "log_json", set: boolean(&a.LogJSON)},
 		},
-		nested{kind: "http", read: r.listener(&a.HTTP.Address, &a.HTTP.Advertise,
-			"Other agents cannot forward to %s: set advertise to the address at which they reach this agent.")},
-		nested{kind: "link", read: r.listener(&a.Link.Address, &a.Link.Advertise,
-			"Nodes cannot be told to connect to %s: set advertise to the address at which they reach this agent.")},
-		one("consul",
-			attribute{name: "address", set: server(&a.Consul.Address)},
-			attribute{name: "token", set: optional(text(&a.Consul.Token))},
-			attribute{name: "prefix", set: keyPrefix(&a.Consul.Prefix)}),
-		one("nomad",
-			attribute{name: "address", set: server(&a.Nomad.Address)},
-			attribute{name: "token", set: optional(text(&a.Nomad.Token))},
-			attribute{name: "namespace", set: nameOf(&a.Nomad.Namespace)},
-			attribute{name: "node_pool", set: nameOf(&a.Nomad.NodePool)}),
-		one("blob", attribute{name: "url", required: true, set: blobURL(&a.Blob.URL)}),
-		one("topology",
-			attribute{name: "levels", set: levels(&a.Topology.Levels)},
-			attribute{name: "meta_prefix", set: nameOf(&a.Topology.MetaPrefix)}),
-		nested{kind: "tier", label: "name", read: r.tier()},
-		one("start", attribute{name: "ready_timeout", set: timeout(&a.Start.ReadyTimeout)}),
-		one("limits",
-			attribute{name: "queue", set: numberBetween(&a.Limits.Queue, 1, 1_000_000)},
-			attribute{name: "submissions_in_flight", set: numberBetween(&a.Limits.SubmissionsInFlight, 1, 65_536)}),
-	)
+		slices.Concat([]nested{
+			{kind: "http", read: r.listener(&a.HTTP.Address, &a.HTTP.Advertise,
+				"Other agents cannot forward to %s: set advertise to the address at which they reach this agent.")},
+			{kind: "link", read: r.listener(&a.Link.Address, &a.Link.Advertise,
+				"Nodes cannot be told to connect to %s: set advertise to the address at which they reach this agent.")},
+			one("consul",
+				attribute{name: "address", set: server(&a.Consul.Address)},
+				attribute{name: "token", set: optional(text(&a.Consul.Token))},
+				attribute{name: "prefix", set: keyPrefix(&a.Consul.Prefix)}),
+			one("nomad",
+				attribute{name: "address", set: server(&a.Nomad.Address)},
+				attribute{name: "token", set: optional(text(&a.Nomad.Token))},
+				attribute{name: "namespace", set: nameOf(&a.Nomad.Namespace)},
+				attribute{name: "node_pool", set: nameOf(&a.Nomad.NodePool)}),
+			one("blob", attribute{name: "url", required: true, set: blobURL(&a.Blob.URL)}),
+			one("topology",
+				attribute{name: "levels", set: levels(&a.Topology.Levels)},
+				attribute{name: "meta_prefix", set: nameOf(&a.Topology.MetaPrefix)}),
+		}, r.ruleBlocks(), []nested{
+			one("start", attribute{name: "ready_timeout", set: timeout(&a.Start.ReadyTimeout)}),
+			one("limits",
+				attribute{name: "queue", set: numberBetween(&a.Limits.Queue, 1, 1_000_000)},
+				attribute{name: "submissions_in_flight", set: numberBetween(&a.Limits.SubmissionsInFlight, 1, 65_536)}),
+		})...)
+	r.checkLater()
 	r.finish(body)
 }
 
@@ -215,27 +223,6 @@ func (r *agentReader) listener(address, advertise *string, problem string) func(
 	}
 }
 
-// tier returns a reader that replaces a built-in tier, or adds one. What the
-// files themselves name twice is a fault.
-func (r *agentReader) tier() func(*hcl.Block) {
-	seen := map[string]hcl.Range{}
-	return func(b *hcl.Block) {
-		t := tierNamed(b.Labels[0], r.agent.Tiers)
-		if first, ok := seen[t.Name]; ok {
-			r.diags = append(r.diags, fault("tier", b.LabelRanges[0], "Duplicate tier",
-				fmt.Sprintf("Tier %q is at %s:%d already.", t.Name, first.Filename, first.Start.Line)))
-			return
-		}
-		seen[t.Name] = b.DefRange
-		if !wordRule.MatchString(t.Name) {
-			r.diags = append(r.diags, fault("tier", b.LabelRanges[0], "Invalid tier", wordProblem(t.Name)))
-		}
-		r.read(b.Body, []attribute{{name: "priority", required: true, set: numberBetween(&t.Priority, 0, 1000)}})
-		r.agent.Tiers = slices.DeleteFunc(r.agent.Tiers, func(o schedule.Tier) bool { return o.Name == t.Name })
-		r.agent.Tiers = append(r.agent.Tiers, t)
-	}
-}
-
 // finish fills in what follows from the rest, and says what is missing from
 // it.
 func (r *agentReader) finish(body hcl.Body) {
@@ -250,7 +237,8 @@ func (r *agentReader) finish(body hcl.Body) {
 	if a.Link.Advertise == "" {
 		a.Link.Advertise = a.Link.Address
 	}
-	slices.SortFunc(a.Tiers, func(x, y schedule.Tier) int {
+	a.Rules.Levels = a.Topology.Levels
+	slices.SortFunc(a.Rules.Tiers, func(x, y schedule.Tier) int {
 		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.Name, y.Name))
 	})
 }

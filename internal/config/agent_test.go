@@ -19,6 +19,8 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := defaultAgent()
+	newRulesReader(nil, &want.Rules, protected)
+	want.Rules.Levels = want.Topology.Levels
 	want.Name = "agent-1"
 	want.HTTP.Advertise, want.Link.Advertise = "127.0.0.1:4750", "127.0.0.1:4751"
 	want.Blob.URL = "file:///var/lib/gangd/blobs"
@@ -58,7 +60,7 @@ func TestDirectoryIsReadAsOne(t *testing.T) {
 		t.Errorf("got %+v", a)
 	}
 	var tiers []string
-	for _, t := range a.Tiers {
+	for _, t := range a.Rules.Tiers {
 		tiers = append(tiers, fmt.Sprint(t.Name, " ", t.Priority))
 	}
 	if want := []string{"production 500", "interactive 300", "background 100", "batch 100"}; !slices.Equal(tiers, want) {

@@ -81,18 +81,6 @@ type ScenarioEvent struct {
 	Line   int
 }
 
-// defaultGrace is that of every tier.
-const defaultGrace = 10 * time.Second
-
-// BuiltInTiers are there without being declared, highest priority first.
-func BuiltInTiers() []schedule.Tier {
-	return []schedule.Tier{
-		{Name: "interactive", Priority: 300, Preempts: []string{"production", "background"}, Grace: defaultGrace},
-		{Name: "production", Priority: 200, Preempts: []string{"background"}, Grace: defaultGrace},
-		{Name: "background", Priority: 100, Grace: defaultGrace, MinShare: 0.05},
-	}
-}
-
 // ParseScenario reads a scenario. Any fault makes an *UnreadableError, with all
 // faults that were found.
 func ParseScenario(filename string, src []byte) (*Scenario, error) {
@@ -101,10 +89,8 @@ func ParseScenario(filename string, src []byte) (*Scenario, error) {
 	if diags.HasErrors() {
 		return nil, unreadable(diags, sources)
 	}
-	r := &scenarioReader{
-		scenario: &Scenario{Rules: schedule.Config{Levels: []string{"leaf"}, Tiers: BuiltInTiers(), HalfLife: time.Hour}},
-		named:    map[string]map[string]hcl.Range{},
-	}
+	r := &scenarioReader{scenario: &Scenario{Rules: schedule.Config{Levels: []string{"leaf"}}}}
+	r.rulesReader = newRulesReader(&r.bodyReader, &r.scenario.Rules, 0)
 	r.file(file.Body)
 	if err := unreadable(append(r.diags, r.refusals...), sources); err != nil {
 		return nil, err
@@ -115,61 +101,30 @@ func ParseScenario(filename string, src []byte) (*Scenario, error) {
 // scenarioReader reads the schema of a scenario.
 type scenarioReader struct {
 	gangReader
+	rulesReader
 	scenario *Scenario
-	// named has, for each kind of thing, the names that were given and where.
-	named map[string]map[string]hcl.Range
 	// levelless: the levels could not be read, and no name can be held against
 	// them.
 	levelless bool
-	// later are the checks that need the whole file.
-	later []func()
 }
 
 func (r *scenarioReader) file(body hcl.Body) {
 	clustered := false
-	r.read(body, nil,
-		nested{kind: "cluster", read: func(b *hcl.Block) {
+	r.read(body, nil, slices.Concat(
+		[]nested{{kind: "cluster", read: func(b *hcl.Block) {
 			clustered = true
 			r.cluster(b)
-		}},
-		nested{kind: "tier", label: "name", read: r.tier},
-		nested{kind: "tenant", label: "name", read: r.tenant},
-		nested{kind: "fairness", read: r.fairness},
-		nested{kind: "model", label: "name", read: r.model},
-		nested{kind: "gang", label: "name", read: r.arrival},
-		nested{kind: "event", many: true, read: r.event},
-	)
+		}}},
+		r.ruleBlocks(),
+		[]nested{
+			{kind: "gang", label: "name", read: r.arrival},
+			{kind: "event", many: true, read: r.event},
+		})...)
 	if !clustered && !r.diags.HasErrors() {
 		r.diags = append(r.diags, fault("cluster", body.MissingItemRange(), "Missing cluster block",
 			`A scenario plays on a cluster: cluster { node "n" { count = 2 } }.`))
 	}
-	for _, check := range r.later {
-		check()
-	}
-}
-
-// fault notes what is wrong with one thing.
-func (r *scenarioReader) fault(field string, at hcl.Range, format string, args ...any) {
-	r.diags = append(r.diags, fault(field, at, "Invalid "+field, fmt.Sprintf(format, args...)))
-}
-
-// claim gives a name to a thing of a kind. It reports false, and notes why,
-// where the name cannot be given.
-func (r *scenarioReader) claim(kind, name string, at hcl.Range) bool {
-	if !gang.IsLabel(name) {
-		r.fault(kind, at, "%q is no name: use up to %d letters, digits, '.', '_', '-' and '/'.", name, gang.MaxLabelLen)
-		return false
-	}
-	if first, taken := r.named[kind][name]; taken {
-		r.diags = append(r.diags, fault(kind, at, "Duplicate "+kind,
-			fmt.Sprintf("%q is a %s at %s:%d already.", name, kind, first.Filename, first.Start.Line)))
-		return false
-	}
-	if r.named[kind] == nil {
-		r.named[kind] = map[string]hcl.Range{}
-	}
-	r.named[kind][name] = at
-	return true
+	r.checkLater()
 }
 
 // claimEach gives a name to each of count things, which are told apart by
@@ -196,24 +151,6 @@ func (r *scenarioReader) refer(kind, name string, at hcl.Range) {
 			hint = fmt.Sprintf(": with count it is %q, and so on.", numbered(name, 0))
 		}
 		r.fault(kind, at, "There is no %s %q%s", kind, name, hint)
-	})
-}
-
-// knowsTier reports whether a tier is built in or declared.
-func (r *scenarioReader) knowsTier(name string) bool {
-	return slices.ContainsFunc(r.scenario.Rules.Tiers, func(t schedule.Tier) bool { return t.Name == name })
-}
-
-// referTier checks, once the whole file is read, that there is such a tier.
-func (r *scenarioReader) referTier(field, name string, at hcl.Range) {
-	r.later = append(r.later, func() {
-		if !r.knowsTier(name) {
-			var names []string
-			for _, t := range r.scenario.Rules.Tiers {
-				names = append(names, t.Name)
-			}
-			r.fault(field, at, "There is no tier %q: there are %q.", name, names)
-		}
 	})
 }
 

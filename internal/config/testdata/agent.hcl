@@ -43,10 +43,38 @@ topology {
   meta_prefix = "gangd_"
 }
 
-# Built in are interactive (300), production (200) and background (100). A
-# block of the same name replaces one, any other adds one.
+# Service classes. These three are built in; what a block of the same name does
+# not say stays as it is, and a block of another name adds one.
 tier "interactive" {
   priority = 300
+  # Whose gangs may be stopped for gangs of this tier, how long those may take to
+  # save their state, and how long a gang of this tier runs before it may be
+  # stopped itself.
+  preempts  = ["production", "background"]
+  grace     = "10s"
+  protected = "60s"
+  # The part of the cluster that is this tier's under contention, whatever the
+  # tiers above it want. Without one a tier may wait for ever.
+  min_share = 0
+}
+tier "production" {
+  priority  = 200
+  preempts  = ["background"]
+  grace     = "10s"
+  protected = "60s"
+}
+tier "background" {
+  priority  = 100
+  grace     = "10s"
+  protected = "60s"
+  min_share = 0.05
+}
+
+# Shares follow weights; what was used fades by half in this time.
+fairness {
+  half_life = "1h"
+  # Preemptions a minute; 0 is no bound.
+  preemption_plans_per_minute = 0
 }
 
 start {

@@ -22,7 +22,7 @@ blob {
 topology {
   levels = ["spine", "node"]
 }
-tier "Gold" {
+tier "all that glitters" {
   priority = 5000
 }
 tier "gold" {
@@ -36,4 +36,18 @@ start {
 }
 limits {
   queue = 0
+}
+tier "silver" {
+  priority = 7
+  preempts = ["brass"]
+  min_share = 1.5
+}
+tenant "acme" {
+  weight = 0
+  quota = 5
+}
+tenant "acme" {
+}
+model "wan" {
+  speed = { "H100" = "fast" }
 }
