@@ -156,8 +156,8 @@ func (c *testCluster) byID(node string) cluster.NodeStatus {
 func (c *testCluster) onItsGPUs(s gang.Status) {
 	c.t.Helper()
 	ranks := c.ranks(s)
-	if len(ranks) != s.GPUs {
-		c.t.Fatalf("%d runners live, want %d", len(ranks), s.GPUs)
+	if len(ranks) != s.Members.GPUs() {
+		c.t.Fatalf("%d runners live, want %d", len(ranks), s.Members.GPUs())
 	}
 	for i, m := range s.Lanes {
 		var uuids []string
@@ -169,10 +169,10 @@ func (c *testCluster) onItsGPUs(s gang.Status) {
 		if !slices.Equal(uuids, m.UUIDs) {
 			c.t.Errorf("GPUs %v of %s are %v, the record of lane %s has %v", m.GPUs, m.NodeName, uuids, m.Lane, m.UUIDs)
 		}
-		for local, p := range ranks[i*s.PerNode : (i+1)*s.PerNode] {
+		for local, p := range ranks[s.Members[:i].GPUs():s.Members[:i+1].GPUs()] {
 			c.hasEnv(p, map[string]string{
 				"GANGD_LANE": string(m.Lane), "CUDA_VISIBLE_DEVICES": strings.Join(m.UUIDs, ","),
-				"LOCAL_RANK": fmt.Sprint(local), "LOCAL_WORLD_SIZE": fmt.Sprint(s.PerNode),
+				"LOCAL_RANK": fmt.Sprint(local), "LOCAL_WORLD_SIZE": fmt.Sprint(len(m.GPUs)),
 			})
 		}
 	}

@@ -71,7 +71,7 @@ func compare(t *testing.T, name, got string) {
 }
 
 func TestQuestions(t *testing.T) {
-	address := start(t, &world{gangs: testGangs(), nodes: testCluster()})
+	address := start(t, &world{gangs: testGangs(), nodes: testCluster(), shares: testShares()})
 	for name, args := range map[string]string{
 		"status":               "status",
 		"status-running":       "status sea",
@@ -87,6 +87,18 @@ func TestQuestions(t *testing.T) {
 		"cancel-again":         "cancel lake-0a1bv",
 		"cancel-ended":         "cancel dune",
 		"cancel-none":          "cancel",
+		"explain-queued":       "explain lake-0a1b2",
+		"explain-running":      "explain sea",
+		"explain-failed":       "explain dune",
+		"explain-json":         "explain -json lake-0a1bv",
+		"hold":                 "hold lake-0a1b2",
+		"hold-running":         "hold sea",
+		"release":              "release lake-0a1b2",
+		"reorder-before":       "reorder lake-0a1b2 -before lake-0a1bv",
+		"reorder-last":         "reorder -last lake-0a1b2",
+		"reorder-two":          "reorder -last -first lake-0a1b2",
+		"shares":               "shares",
+		"shares-json":          "shares -json",
 		"nodes":                "nodes",
 		"nodes-one":            "nodes n-1",
 		"nodes-by-id":          "nodes 70c4 -json",
@@ -106,6 +118,20 @@ func TestQuestions(t *testing.T) {
 			code, out, errOut := play(t.Context(), s)
 			compare(t, name, transcript(s, code, out, errOut))
 		})
+	}
+}
+
+func testShares() gang.Shares {
+	return gang.Shares{
+		Capacity: 30, Running: 24, Free: 6,
+		Tenants: []gang.TenantShare{
+			{Name: "acme", Weight: 2, Guaranteed: 8, Running: 8, Waiting: 1, Wanted: 64, Entitled: 20, Past: 6.25, GPUMillis: 90_000_000},
+			{Name: "default", Weight: 1, MaxGPUs: 16, Running: 16, Waiting: 2, Wanted: 12, Entitled: 10, Past: 11.5, GPUMillis: 1_786_044},
+		},
+		Tiers: []gang.TierShare{
+			{Name: "interactive", Priority: 300, Running: 8, Waiting: 1, Wanted: 64, OldestMillis: 61_000, Starts: 40, MedianMillis: 180, TargetMillis: 30_000, Met: 38},
+			{Name: "background", Priority: 100, MinShare: 0.05, CreditGPUSeconds: 420, Running: 16, Waiting: 2, Wanted: 12, OldestMillis: 7_260_000, Starts: 256, MedianMillis: 95_000},
+		},
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/nomad"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // maxFinished is how many gangs that have ended stay in Consul.
@@ -42,6 +43,9 @@ func serve(ctx context.Context, cfg *config.Agent, log hclog.Logger) error {
 	linkListener, err := net.Listen("tcp", cfg.Link.Address)
 	if err != nil {
 		return fmt.Errorf("listen for the link: %w: change link.address, or end what listens there", err)
+	}
+	for _, tier := range schedule.MayStarve(cfg.Rules.Tiers) {
+		log.Warn("gangs of a tier may wait for ever, under endless demand of those above it", "tier", tier, "mend", "give it a min_share")
 	}
 	log.Info("serving", "name", cfg.Name, "http", cfg.HTTP.Address, "link", cfg.Link.Address, "version", version)
 

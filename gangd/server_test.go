@@ -30,8 +30,9 @@ func after(d time.Duration) int64 { return gang.Millis(epoch.Add(d)) }
 
 // world is a scheduler whose gangs go through what a test lays down.
 type world struct {
-	gangs []gang.Status
-	nodes []cluster.NodeStatus
+	gangs  []gang.Status
+	nodes  []cluster.NodeStatus
+	shares gang.Shares
 	// life is what happens to a gang that is submitted, by its name.
 	life   map[string][]gang.Status
 	refuse error
@@ -90,6 +91,52 @@ func (w *world) Cancel(_ context.Context, id gang.ID) (gang.Status, error) {
 	next.State, next.Target = gang.Stopping, gang.Cancelled
 	return next, nil
 }
+
+func (w *world) Hold(_ context.Context, id gang.ID, held bool) (gang.Status, error) {
+	g, err := w.find(id)
+	if err != nil {
+		return gang.Status{}, err
+	}
+	if g.State != gang.Queued {
+		return *g, fmt.Errorf("hold gang %s: it is %s: %w", id, g.State, gang.ErrNotWaiting)
+	}
+	next := *g
+	next.Held = held
+	return next, nil
+}
+
+func (w *world) Reorder(_ context.Context, id, before gang.ID, last bool) (gang.Status, error) {
+	g, err := w.find(id)
+	if err != nil {
+		return gang.Status{}, err
+	}
+	if _, err := w.find(before); before != "" && err != nil {
+		return gang.Status{}, err
+	}
+	next := *g
+	if last {
+		next.Position = 9
+	}
+	return next, nil
+}
+
+func (w *world) Outlook(_ context.Context, id gang.ID) (gang.Outlook, error) {
+	g, err := w.find(id)
+	if err != nil {
+		return gang.Outlook{}, err
+	}
+	o := gang.Outlook{Status: *g}
+	switch {
+	case g.State == gang.Queued:
+		o.Waiting, o.Starts = 12, gang.Millis(clock.Add(95*time.Second))
+		o.Ahead = []gang.Ahead{{ID: "peak-00000001", Tier: "interactive", Tenant: "acme", GPUs: 64, Code: gang.CodeCapacity}}
+	case g.State.Placed():
+		o.Ends, o.Protected = gang.Millis(clock.Add(6*time.Minute)), gang.Millis(clock.Add(20*time.Second))
+	}
+	return o, nil
+}
+
+func (w *world) Shares(context.Context) (gang.Shares, error) { return w.shares, nil }
 
 func (w *world) Gangs(_ context.Context, want gang.Selection) (list []gang.Status, total int, err error) {
 	for _, g := range w.gangs {

@@ -7,6 +7,10 @@
 //	POST /v1/gangs/{id}/cancel     202; 200 when repeated; 409 once it has ended otherwise
 //	GET  /v1/gangs/{id}/events     server-sent events: status, progress, done
 //	GET  /v1/gangs/{id}/artifact   the result; /thumbnail likewise
+//	GET  /v1/gangs/{id}/explain    what is to be expected of it
+//	POST /v1/gangs/{id}/hold       a gang that waits does not start; /release ends that; 409 once it does not wait
+//	POST /v1/gangs/{id}/reorder    {"before": "ID"}, {"to": "first"} or {"to": "last"}, among those of its tenant and tier
+//	GET  /v1/shares                tenants and tiers: what they have, want and are entitled to
 //	GET  /v1/cluster               nodes and their GPUs; ?node= (repeatable)
 //	GET  /healthz /readyz /metrics
 //

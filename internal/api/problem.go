@@ -38,6 +38,7 @@ const (
 	CodeRefused    = "refused"
 	CodeNotFound   = "not_found"
 	CodeEnded      = "already_ended"
+	CodeNotWaiting = "not_waiting"
 	CodeNoArtifact = "no_artifact"
 	CodeOverloaded = "overloaded"
 	CodeNotNow     = "not_now"
@@ -89,6 +90,8 @@ func problemOf(err error) *problem {
 			message: fmt.Sprintf("the body is larger than %d bytes: put large input into the blob store, or submit in parts", tooLarge.Limit)}
 	case errors.Is(err, gang.ErrNotFound):
 		return &problem{status: http.StatusNotFound, code: CodeNotFound, param: "id", message: err.Error()}
+	case errors.Is(err, gang.ErrNotWaiting):
+		return &problem{status: http.StatusConflict, code: CodeNotWaiting, param: "id", message: err.Error()}
 	case errors.Is(err, gang.ErrOverloaded):
 		return &problem{status: http.StatusTooManyRequests, code: CodeOverloaded, message: err.Error(), retryAfter: 1}
 	case errors.Is(err, gang.ErrNotNow):

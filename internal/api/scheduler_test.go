@@ -25,6 +25,7 @@ type scheduler struct {
 	mu     sync.Mutex
 	gangs  []gang.Status
 	nodes  []cluster.NodeStatus
+	moved  []string // what was asked to be reordered
 	watch  chan gang.Status
 	fail   error
 	leader string
@@ -75,6 +76,37 @@ func (s *scheduler) Cancel(_ context.Context, id gang.ID) (gang.Status, error) {
 		}
 	}
 	return gang.Status{}, gang.ErrNotFound
+}
+
+func (s *scheduler) Hold(_ context.Context, id gang.ID, held bool) (gang.Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.gangs {
+		if g := &s.gangs[i]; g.ID == id {
+			if g.State != gang.Queued {
+				return *g, fmt.Errorf("hold gang %s: it is %s: %w", id, g.State, gang.ErrNotWaiting)
+			}
+			g.Held = held
+			return *g, nil
+		}
+	}
+	return gang.Status{}, gang.ErrNotFound
+}
+
+func (s *scheduler) Reorder(_ context.Context, id, before gang.ID, last bool) (gang.Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved = append(s.moved, fmt.Sprint(id, " ", before, " ", last))
+	return gang.Status{Record: gang.Record{ID: id, State: gang.Queued}}, s.fail
+}
+
+func (s *scheduler) Outlook(ctx context.Context, id gang.ID) (gang.Outlook, error) {
+	g, err := s.Gang(ctx, id)
+	return gang.Outlook{Status: g, Waiting: 7}, err
+}
+
+func (s *scheduler) Shares(context.Context) (gang.Shares, error) {
+	return gang.Shares{Capacity: 16, Tenants: []gang.TenantShare{{Name: "a"}}}, s.fail
 }
 
 func (s *scheduler) Gangs(_ context.Context, want gang.Selection) (list []gang.Status, total int, err error) {

@@ -44,6 +44,14 @@ type Scheduler interface {
 	// Submit accepts all gangs or none, and returns once that is durable.
 	Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, error)
 	Cancel(ctx context.Context, id gang.ID) (gang.Status, error)
+	// Hold keeps a gang that waits from starting, or no longer does; it may be
+	// repeated. Reorder moves one before another of its tenant and tier; where
+	// before is empty, before or behind all of them. Errors of both wrap
+	// gang.ErrNotWaiting where the gang does not wait.
+	Hold(ctx context.Context, id gang.ID, held bool) (gang.Status, error)
+	Reorder(ctx context.Context, id, before gang.ID, last bool) (gang.Status, error)
+	Outlook(ctx context.Context, id gang.ID) (gang.Outlook, error)
+	Shares(ctx context.Context) (gang.Shares, error)
 	Gang(ctx context.Context, id gang.ID) (gang.Status, error)
 	// Gangs lists those that are wanted in queue order, live ones first, without
 	// specifications, up to the limit. Total counts all that match.
@@ -176,7 +184,12 @@ func (s *Server) routes(exposition http.Handler) http.Handler {
 		route{"GET", "/v1/gangs", s.list},
 		route{"GET", "/v1/gangs/{id}", s.get},
 		route{"POST", "/v1/gangs/{id}/cancel", s.cancel},
+		route{"GET", "/v1/gangs/{id}/explain", s.explain},
+		route{"POST", "/v1/gangs/{id}/hold", s.hold},
+		route{"POST", "/v1/gangs/{id}/release", s.release},
+		route{"POST", "/v1/gangs/{id}/reorder", s.reorder},
 		route{"GET", "/v1/cluster", s.cluster},
+		route{"GET", "/v1/shares", s.shares},
 	)
 	add(s.stream,
 		route{"GET", "/v1/gangs/{id}/events", s.events},

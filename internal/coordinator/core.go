@@ -21,6 +21,8 @@ type Core struct {
 	nodes  map[string]*node
 	// accounts are what was charged to tenants, by name.
 	accounts map[string]*account
+	// waited are the last waits of each tier.
+	waited map[string]*waits
 	// shown are the nodes by the UUIDs that Nomad shows of their GPUs, and
 	// holders the lanes by those that they have not given back.
 	shown   map[string][]*node
@@ -168,6 +170,7 @@ func NewCore(cfg Config) *Core {
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),
 		accounts:  make(map[string]*account),
+		waited:    make(map[string]*waits),
 		shown:     make(map[string][]*node),
 		holders:   make(map[string]*lane),
 		hosts:     make(map[string]*host),
@@ -198,6 +201,10 @@ func (c *Core) dispatch(in Input) {
 		c.submit(in)
 	case CancelRequest:
 		c.cancel(in)
+	case HoldRequest:
+		c.hold(in)
+	case ReorderRequest:
+		c.reorder(in)
 	case NodesListed, NodeChanged, NodeRemoved, Inventory, DriverUp, DriverDown, HostSilent, HostHeard:
 		c.observeNode(in)
 	case LaneJobsListed, LaneJobChanged, LaneJobRemoved, LaneBlocked, LaneOpened, LanePurged:

@@ -17,6 +17,9 @@ func (c *Core) launch(d schedule.Start) {
 		return
 	}
 	g.inEngine = false
+	if g.rec.Attempt == 0 {
+		c.waitOver(g)
+	}
 	if !c.move(g, gang.Launching) {
 		return
 	}

@@ -53,7 +53,46 @@ func (l *Loop) Submit(ctx context.Context, specs []gang.Spec) ([]gang.Status, er
 
 // Cancel ends a gang for good.
 func (l *Loop) Cancel(ctx context.Context, id gang.ID) (gang.Status, error) {
-	statuses, err := l.request(ctx, func(reply int) Input { return CancelRequest{ID: id, Reply: reply} })
+	return l.requestOne(ctx, func(reply int) Input { return CancelRequest{ID: id, Reply: reply} })
+}
+
+// Hold keeps a gang that waits from starting, or no longer does.
+func (l *Loop) Hold(ctx context.Context, id gang.ID, held bool) (gang.Status, error) {
+	return l.requestOne(ctx, func(reply int) Input { return HoldRequest{ID: id, Held: held, Reply: reply} })
+}
+
+// Reorder moves a gang that waits before another of its tenant and tier; where
+// none is named, before or behind all of them.
+func (l *Loop) Reorder(ctx context.Context, id, before gang.ID, last bool) (gang.Status, error) {
+	return l.requestOne(ctx, func(reply int) Input { return ReorderRequest{ID: id, Before: before, Last: last, Reply: reply} })
+}
+
+// Outlook returns a gang with what is to be expected of it.
+func (l *Loop) Outlook(ctx context.Context, id gang.ID) (gang.Outlook, error) {
+	found, err := ask(ctx, l, func(c *Core) *gang.Outlook {
+		if g := c.gangs[id]; g != nil {
+			out := c.outlook(g)
+			return &out
+		}
+		return nil
+	})
+	if err == nil && found == nil {
+		err = fmt.Errorf("look for gang %s: %w", id, gang.ErrNotFound)
+	}
+	if err != nil {
+		return gang.Outlook{}, err
+	}
+	return *found, nil
+}
+
+// Shares says who has how much of the cluster.
+func (l *Loop) Shares(ctx context.Context) (gang.Shares, error) {
+	return ask(ctx, l, (*Core).shares)
+}
+
+// requestOne sends an input that is answered with one gang.
+func (l *Loop) requestOne(ctx context.Context, in func(reply int) Input) (gang.Status, error) {
+	statuses, err := l.request(ctx, in)
 	if len(statuses) == 1 {
 		return statuses[0], err
 	}

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -114,7 +113,7 @@ func (c *Core) nextSeq() uint64 {
 // forEngine is the gang as the engine wants it for its next attempt.
 func (g *entry) forEngine() schedule.Gang {
 	return schedule.Gang{
-		ID: g.rec.ID, Seq: cmp.Or(g.rec.Order, g.rec.Seq), Attempt: g.rec.Attempt + 1, Spec: g.spec,
+		ID: g.rec.ID, Seq: g.place(), Attempt: g.rec.Attempt + 1, Spec: g.spec,
 		Avoid: g.rec.Avoid, Held: g.rec.Held, Accepted: true,
 	}
 }

@@ -92,6 +92,7 @@ locals {
       node_pool      = coalesce(var.node_pool, "default")
       blob_dir       = local.blob_dir
       ready_timeout  = var.ready_timeout
+      protected      = var.protected
     })
   }]
 }

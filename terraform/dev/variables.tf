@@ -76,6 +76,12 @@ variable "ready_timeout" {
   default     = "60s"
 }
 
+variable "protected" {
+  description = "How long a gang runs before it may be stopped for another, of any tier."
+  type        = string
+  default     = "60s"
+}
+
 variable "node_pool" {
   description = "Nomad node pool of the clients; null for Nomad's default pool."
   type        = string

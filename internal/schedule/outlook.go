@@ -1,0 +1,110 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
+
+// Expect is when a gang that waits should start, where it holds a future start,
+// and when one that runs should be over, and until when it is protected; the zero
+// time where that is not known, or not so.
+func (e *Engine) Expect(id gang.ID) (starts, ends, protected time.Time) {
+	if w := e.waiting[id]; w != nil && w.claims == e.decided {
+		starts = w.start
+	}
+	if r := e.runs[id]; r != nil && r.stop == nil {
+		ends = r.end
+		if until := r.began.Add(r.tier.Protected); r.tier.Protected > 0 && until.After(e.now) {
+			protected = until
+		}
+	}
+	return starts, ends, protected
+}
+
+// Ahead lists the first gangs that are before one in the order, at most so many,
+// and counts all that wait.
+func (x *Explainer) Ahead(id gang.ID, most int) (ahead []gang.Ahead, waiting int) {
+	e := x.engine
+	_, _, place, waits := x.Explain(id)
+	if !waits {
+		return nil, 0
+	}
+	first := make([]*waiter, min(most, place-1))
+	for other, at := range x.place {
+		if at <= len(first) {
+			first[at-1] = e.waiting[other]
+		}
+	}
+	for _, w := range first {
+		ahead = append(ahead, gang.Ahead{ID: w.ID, Tier: w.tier.Name, Tenant: w.tenant.Name, GPUs: w.Spec.GPUs, Code: w.code})
+	}
+	return ahead, len(x.place)
+}
+
+// Shares says who has, wants, and is entitled to how much.
+func (e *Engine) Shares() gang.Shares {
+	out := gang.Shares{Capacity: e.capacity()}
+	waiting, wanted := make(map[*tenant]int), make(map[*tenant]int)
+	for _, t := range e.tiers {
+		row := gang.TierShare{
+			Name: t.Name, Priority: t.Priority, MinShare: t.MinShare, CreditGPUSeconds: t.credit, Running: t.running,
+			TargetMillis: t.TargetWait.Milliseconds(),
+		}
+		for _, l := range t.lines {
+			for _, w := range l.waiters {
+				if w.Held {
+					continue
+				}
+				row.Waiting++
+				row.Wanted += w.Spec.GPUs
+				waiting[l.tenant]++
+				wanted[l.tenant] += w.Spec.GPUs
+			}
+		}
+		out.Running += t.running
+		out.Tiers = append(out.Tiers, row)
+	}
+	for _, m := range e.cluster.Models() {
+		out.Free += e.cluster.Root().GPUs(cluster.Free, m)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.tenants)) {
+		t := e.tenants[name]
+		out.Tenants = append(out.Tenants, gang.TenantShare{
+			Name: name, Weight: t.Weight, Guaranteed: t.Guaranteed, MaxGPUs: t.MaxGPUs,
+			Running: t.running, Waiting: waiting[t], Wanted: wanted[t], Past: t.past,
+		})
+	}
+	entitle(out.Tenants, out.Capacity)
+	return out
+}
+
+// entitle gives each tenant its weighted max-min share of so many GPUs, by
+// filling: those whose demand is met first, for their weight, leave the rest to
+// the others.
+func entitle(tenants []gang.TenantShare, gpus int) {
+	demand := func(t *gang.TenantShare) float64 {
+		d := t.Running + t.Wanted
+		if t.MaxGPUs > 0 {
+			d = min(d, t.MaxGPUs)
+		}
+		return float64(d)
+	}
+	var order []*gang.TenantShare
+	weights := 0.0
+	for i := range tenants {
+		order = append(order, &tenants[i])
+		weights += tenants[i].Weight
+	}
+	slices.SortStableFunc(order, func(a, b *gang.TenantShare) int { return cmp.Compare(demand(a)/a.Weight, demand(b)/b.Weight) })
+	left := float64(gpus)
+	for _, t := range order {
+		t.Entitled = min(demand(t), left*t.Weight/weights)
+		left -= t.Entitled
+		weights -= t.Weight
+	}
+}
