@@ -14,9 +14,6 @@ import (
 // The benchmarks measure decisions one by one, each on a state of its own, and
 // print percentiles: an average hides what a user waits for.
 
-// benchSamples is how many decisions a benchmark measures at least.
-const benchSamples = 200
-
 // site is a large cluster under load: leaves of 16 nodes, spines of 8 leaves,
 // 50 tenants, 3 tiers, 200 shapes.
 type site struct {
@@ -32,8 +29,9 @@ type site struct {
 	gangs   map[gang.ID]Gang
 }
 
-func newSite(tb testing.TB, nodes int, seed uint64) *site {
-	s := &site{tb: tb, rng: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1_800_000_000, 0), gangs: make(map[gang.ID]Gang)}
+// benchConfig is that of every benchmark: 50 tenants, 3 tiers. The last tenant is
+// guaranteed what a benchmark says.
+func benchConfig(guaranteed int) Config {
 	c := Config{
 		Levels: []string{"spine", "leaf"},
 		Tiers: []Tier{
@@ -46,7 +44,13 @@ func newSite(tb testing.TB, nodes int, seed uint64) *site {
 	for i := range 50 {
 		c.Tenants = append(c.Tenants, Tenant{Name: fmt.Sprint("t", i), Weight: float64(1 + i%4)})
 	}
-	s.e = New(c)
+	c.Tenants = append(c.Tenants, Tenant{Name: "owner", Guaranteed: guaranteed})
+	return c
+}
+
+func newSite(tb testing.TB, nodes, guaranteed int, seed uint64) *site {
+	s := &site{tb: tb, rng: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1_800_000_000, 0), gangs: make(map[gang.ID]Gang)}
+	s.e = New(benchConfig(guaranteed))
 	var all Together
 	for i := range nodes {
 		id := fmt.Sprint("n-", i)
@@ -127,7 +131,9 @@ func (s *site) calm() {
 // submission is a gang of some shape.
 func (s *site) submission(spec gang.Spec) Submit {
 	s.seq++
-	spec.Tenant = fmt.Sprint("t", s.rng.IntN(50))
+	if spec.Tenant == "" {
+		spec.Tenant = fmt.Sprint("t", s.rng.IntN(50))
+	}
 	g := Gang{ID: gang.ID(fmt.Sprint("g", s.seq)), Seq: s.seq, Attempt: 1, Spec: &spec}
 	s.gangs[g.ID] = g
 	return Submit{g}
@@ -177,50 +183,6 @@ func (s *site) finish() Together {
 		if len(out) > 0 {
 			return out
 		}
-	}
-}
-
-// clock collects the times of decisions.
-type clock struct{ took []time.Duration }
-
-func (c *clock) time(f func()) {
-	began := time.Now()
-	f()
-	c.took = append(c.took, time.Since(began))
-}
-
-func (c *clock) report(b *testing.B) {
-	slices.Sort(c.took)
-	n := len(c.took)
-	b.ReportMetric(float64(c.took[n/2]), "p50-ns")
-	b.ReportMetric(float64(c.took[n*99/100]), "p99-ns")
-	b.ReportMetric(float64(c.took[n-1]), "max-ns")
-	b.ReportMetric(float64(n), "samples")
-}
-
-func BenchmarkDecide(b *testing.B) {
-	for _, nodes := range []int{2000, 12500} {
-		queued := nodes * 5
-		b.Run(fmt.Sprint("decision/", nodes), func(b *testing.B) {
-			s := newSite(b, nodes, 1)
-			s.fill(0.9)
-			s.queue(queued)
-			b.ResetTimer()
-			for range b.N {
-				var c clock
-				for range benchSamples {
-					s.now = s.now.Add(70 * time.Millisecond)
-					ev := s.finish()
-					c.time(func() { s.apply(ev) })
-					more := s.any()
-					c.time(func() { s.apply(more) })
-					for ev, is := s.obey(); is; ev, is = s.obey() {
-						c.time(func() { s.apply(ev) })
-					}
-				}
-				c.report(b)
-			}
-		})
 	}
 }
 
