@@ -13,6 +13,7 @@ type Domain struct {
 	children []*Domain
 	byName   map[string]*Domain
 	nodes    []*Node // on the narrowest level
+	indexes  []int   // theirs
 	// first is the index of the first node seen in it, which orders domains.
 	first int
 	// tallies[view][model] counts the nodes of the model by their GPUs.
@@ -38,6 +39,9 @@ func (d *Domain) Children() []*Domain { return d.children }
 
 // Nodes lists the nodes of a domain of the narrowest level.
 func (d *Domain) Nodes() []*Node { return d.nodes }
+
+// Indexes are those of Nodes, in the same order.
+func (d *Domain) Indexes() []int { return d.indexes }
 
 // First orders domains: the index of the first node seen in it.
 func (d *Domain) First() int { return d.first }
@@ -80,6 +84,7 @@ func (c *Cluster) join(n *Node) {
 	}
 	at, _ := slices.BinarySearchFunc(d.nodes, n.index, func(m *Node, i int) int { return m.index - i })
 	d.nodes = slices.Insert(d.nodes, at, n)
+	d.indexes = slices.Insert(d.indexes, at, n.index)
 	for d := d.Parent; d != nil; d = d.Parent {
 		d.order()
 	}
@@ -102,7 +107,10 @@ func (c *Cluster) leave(n *Node) {
 	if len(n.domains) > 0 {
 		d = n.domains[len(n.domains)-1]
 	}
-	d.nodes = slices.DeleteFunc(d.nodes, func(m *Node) bool { return m == n })
+	if at := slices.Index(d.nodes, n); at >= 0 {
+		d.nodes = slices.Delete(d.nodes, at, at+1)
+		d.indexes = slices.Delete(d.indexes, at, at+1)
+	}
 	for ; d.Parent != nil; d = d.Parent {
 		d.refind()
 		if len(d.nodes) == 0 && len(d.children) == 0 {
@@ -165,6 +173,11 @@ func (d *Domain) differs(e *Domain) error {
 	}
 	if len(d.children) != len(e.children) || len(d.nodes) != len(e.nodes) {
 		return fmt.Errorf("domain %q has %d domains and %d nodes, rebuilt %d and %d", d.Name, len(d.children), len(d.nodes), len(e.children), len(e.nodes))
+	}
+	for i, n := range d.nodes {
+		if d.indexes[i] != n.index {
+			return fmt.Errorf("domain %q: node %d has the index %d, kept is %d", d.Name, i, n.index, d.indexes[i])
+		}
 	}
 	for i := range d.children {
 		if d.children[i].Name != e.children[i].Name {

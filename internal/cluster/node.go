@@ -28,6 +28,9 @@ func (m Mask) Count() int { return bits.OnesCount64(uint64(m)) }
 // Has reports whether all GPUs of other are in the mask.
 func (m Mask) Has(other Mask) bool { return m&other == other }
 
+// First returns the lowest GPU of a mask that has one.
+func (m Mask) First() int { return bits.TrailingZeros64(uint64(m)) }
+
 // Indexes lists the GPUs in ascending order.
 func (m Mask) Indexes() []int {
 	out := make([]int, 0, m.Count())

@@ -19,6 +19,11 @@ type calendar struct {
 	bays      []*bay // by the index of their node
 	claims    []*claim
 	claimed   []*bay
+	// times[k-1] has, by the index of nodes, when k GPUs of each should be free at
+	// once; never where it has not so many in order. Those of stale bays are to be
+	// found anew.
+	times [][]int64
+	stale []*bay
 }
 
 // bay is a node in the calendar.
@@ -30,9 +35,7 @@ type bay struct {
 	until, after [cluster.MaxGPUsPerNode]int64
 	overlaid     bool
 	claimed      cluster.Mask // what anybody has a claim to
-	// free[k-1] is when k GPUs are free at once; dirty says that it must be found.
-	free  []int64
-	dirty bool
+	dirty        bool         // it is among the stale ones
 }
 
 // claim is the hold of a gang that waits on GPUs from one time to another.
@@ -55,10 +58,57 @@ func (e *Engine) setBay(n *cluster.Node) {
 	if e.bays[n.Index()] == nil {
 		e.bays[n.Index()] = &bay{node: n}
 	}
-	e.bays[n.Index()].dirty = true
+	for len(e.times) < len(n.GPUs) {
+		e.times = append(e.times, nil)
+	}
+	for k := range e.times {
+		for len(e.times[k]) < len(e.bays) {
+			e.times[k] = append(e.times[k], never)
+		}
+	}
+	e.unsettle(e.bays[n.Index()])
 }
 
-func (e *Engine) dropBay(n *cluster.Node) { e.bays[n.Index()] = nil }
+func (e *Engine) dropBay(n *cluster.Node) {
+	e.bays[n.Index()] = nil
+	for k := range e.times {
+		e.times[k][n.Index()] = never
+	}
+}
+
+// unsettle notes that the times of a bay are to be found anew.
+func (e *Engine) unsettle(b *bay) {
+	if !b.dirty {
+		b.dirty = true
+		e.stale = append(e.stale, b)
+	}
+}
+
+// refresh finds the times of stale bays.
+func (e *Engine) refresh() {
+	for _, b := range e.stale {
+		b.dirty = false
+		at := b.node.Index()
+		if e.bays[at] != b {
+			continue // its node is gone
+		}
+		var free [cluster.MaxGPUsPerNode]int64
+		n := 0
+		if b.node.GoneAt.IsZero() {
+			for m := b.node.Usable(); m != 0; m &= m - 1 {
+				free[n] = b.expected(m.First())
+				n++
+			}
+			slices.Sort(free[:n])
+		}
+		for k := range e.times {
+			if e.times[k][at] = never; k < n {
+				e.times[k][at] = free[k]
+			}
+		}
+	}
+	e.stale = e.stale[:0]
+}
 
 func (e *Engine) bay(n *cluster.Node) *bay { return e.bays[n.Index()] }
 
@@ -70,17 +120,19 @@ func (e *Engine) setUntil(n *cluster.Node, gpus cluster.Mask, end time.Time) {
 		at = end.UnixNano()
 	}
 	b := e.bay(n)
-	for _, i := range gpus.Indexes() {
+	for m := gpus; m != 0; m &= m - 1 {
+		i := m.First()
 		b.until[i] = at
 		b.after[i] = max(b.after[i], at) // within a decision times only grow
 	}
-	b.dirty = true
+	e.unsettle(b)
 }
 
 // clearCalendar drops all claims.
 func (e *Engine) clearCalendar() {
 	for _, b := range e.claimed {
-		b.overlaid, b.dirty, b.claimed = false, true, 0
+		b.overlaid, b.claimed = false, 0
+		e.unsettle(b)
 	}
 	e.claims, e.claimed = e.claims[:0], e.claimed[:0]
 }
@@ -94,11 +146,11 @@ func (e *Engine) addClaim(c *claim) {
 			h.bay.overlaid = true
 			e.claimed = append(e.claimed, h.bay)
 		}
-		for _, i := range h.gpus.Indexes() {
-			h.bay.after[i] = max(h.bay.after[i], c.until)
+		for m := h.gpus; m != 0; m &= m - 1 {
+			h.bay.after[m.First()] = max(h.bay.after[m.First()], c.until)
 		}
 		h.bay.claimed |= h.gpus
-		h.bay.dirty = true
+		e.unsettle(h.bay)
 	}
 }
 
@@ -109,25 +161,6 @@ func (b *bay) expected(gpu int) int64 {
 		return b.after[gpu]
 	}
 	return b.until[gpu]
-}
-
-// freeAt is when k GPUs of the node should be free at once; never where it has
-// not so many in order.
-func (b *bay) freeAt(k int) int64 {
-	if b.dirty {
-		b.dirty = false
-		b.free = b.free[:0]
-		if b.node.GoneAt.IsZero() {
-			for _, i := range b.node.Usable().Indexes() {
-				b.free = append(b.free, b.expected(i))
-			}
-			slices.Sort(b.free)
-		}
-	}
-	if k > len(b.free) {
-		return never
-	}
-	return b.free[k-1]
 }
 
 // holds turns a placement into what is held of the calendar.

@@ -60,7 +60,7 @@ type Engine struct {
 	out   []Decision
 
 	scratch []opening
-	times   []int64
+	firsts  []int64
 
 	// Counts of what was cut off, or came to nothing.
 	Counts Counts

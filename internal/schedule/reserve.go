@@ -72,7 +72,8 @@ func (e *Engine) tellStart(w *waiter, at time.Time) {
 // its sizes it is the one that can start first, and of those the one that ends
 // first.
 func (e *Engine) earliest(w *waiter, sizes []size) *claim {
-	var best *claim
+	e.refresh()
+	best := berth{from: never, until: never}
 	for _, z := range sizes {
 		z.request = e.relax(z.request)
 		if z.perNode == 0 || z.missing != "" {
@@ -83,22 +84,29 @@ func (e *Engine) earliest(w *waiter, sizes []size) *claim {
 			e.descend(e.cluster.Root(), -1, z.require, func(d *cluster.Domain) bool {
 				return d.NodesWith(cluster.Usable, model, z.perNode) >= z.members
 			}, func(d *cluster.Domain) {
-				latest := never
-				if best != nil {
-					latest = best.from
-				}
-				at := e.whenFree(d, z.request, model, latest)
+				at := e.whenFree(d, z.request, model, best.from)
 				if at == never {
 					return
 				}
 				from := max(at, e.now.UnixNano())
-				if best == nil || from < best.from || from == best.from && nanos(from, takes) < best.until {
-					best = &claim{owner: w, from: from, until: nanos(from, takes), at: e.chooseAt(d, z.request, model, at)}
+				if until := nanos(from, takes); from < best.from || from == best.from && until < best.until {
+					best = berth{domain: d, request: z.request, model: model, at: at, from: from, until: until}
 				}
 			})
 		}
 	}
-	return best
+	if best.domain == nil {
+		return nil
+	}
+	return &claim{owner: w, from: best.from, until: best.until, at: e.chooseAt(best.domain, best.request, best.model, best.at)}
+}
+
+// berth is a domain with the time from which it has room for a gang.
+type berth struct {
+	domain          *cluster.Domain
+	request         request
+	model           string
+	at, from, until int64
 }
 
 // opening is a node with the time from which it could take a member.
@@ -110,50 +118,116 @@ type opening struct {
 // openings lists the nodes of a domain that could take a member by some time.
 func (e *Engine) openings(d *cluster.Domain, r request, model string, by int64) []opening {
 	e.scratch = e.scratch[:0]
-	var walk func(*cluster.Domain)
-	walk = func(d *cluster.Domain) {
-		for _, k := range d.Children() {
-			walk(k)
-		}
-		for _, n := range d.Nodes() {
-			if n.Model != model || n.MemoryMiB < r.memoryMiB || !r.takes(n) {
-				continue
-			}
-			b := e.bay(n)
-			if at := b.freeAt(r.perNode); at != never && at <= by {
-				e.scratch = append(e.scratch, opening{b, at})
-			}
-		}
+	if r.perNode > len(e.calendar.times) {
+		return nil
 	}
-	walk(d)
+	times := e.calendar.times[r.perNode-1]
+	eachLeaf(d, func(leaf *cluster.Domain) {
+		for i, index := range leaf.Indexes() {
+			if at := times[index]; at <= by && at != never {
+				n := leaf.Nodes()[i]
+				if n.Model == model && n.MemoryMiB >= r.memoryMiB && r.takes(n) {
+					e.scratch = append(e.scratch, opening{e.bays[index], at})
+				}
+			}
+		}
+	})
 	return e.scratch
+}
+
+// eachLeaf visits the domains of the narrowest level within one.
+func eachLeaf(d *cluster.Domain, visit func(*cluster.Domain)) {
+	if len(d.Children()) == 0 {
+		visit(d)
+		return
+	}
+	for _, k := range d.Children() {
+		eachLeaf(k, visit)
+	}
 }
 
 // whenFree is the first time at which a domain has room for all members at
 // once, if that is no later than by.
 func (e *Engine) whenFree(d *cluster.Domain, r request, model string, by int64) int64 {
+	if r.segment == 0 && e.exact(r, model) && len(e.cluster.Models()) == 1 {
+		return e.soon(d, r, by)
+	}
 	open := e.openings(d, r, model, by)
 	if len(open) < r.members {
 		return never
 	}
-	times := e.times[:0]
+	times := e.firsts[:0]
 	if r.segment == 0 {
 		for _, o := range open {
 			times = append(times, o.at)
 		}
-		e.times = times
+		e.firsts = times
 		slices.Sort(times)
 		return times[r.members-1]
 	}
 	for _, s := range segmentsOf(open, r.segment) {
 		times = append(times, s[len(s)-1].at)
 	}
-	e.times = times
+	e.firsts = times
 	if len(times) < r.members/r.segment {
 		return never
 	}
 	slices.Sort(times)
 	return times[r.members/r.segment-1]
+}
+
+// soon is whenFree where any node will do that has the GPUs: it keeps the
+// earliest times that it has seen as a heap, the latest of them at its top.
+func (e *Engine) soon(d *cluster.Domain, r request, by int64) int64 {
+	if r.perNode > len(e.calendar.times) {
+		return never
+	}
+	times, heap := e.calendar.times[r.perNode-1], e.firsts[:0]
+	eachLeaf(d, func(leaf *cluster.Domain) {
+		for _, index := range leaf.Indexes() {
+			at := times[index]
+			if at > by || at == never {
+				continue
+			}
+			if len(heap) < r.members {
+				heap = append(heap, at)
+				siftUp(heap)
+			} else if at < heap[0] {
+				heap[0] = at
+				siftDown(heap)
+			} else {
+				continue
+			}
+			if len(heap) == r.members {
+				by = heap[0]
+			}
+		}
+	})
+	e.firsts = heap
+	if len(heap) < r.members {
+		return never
+	}
+	return heap[0]
+}
+
+func siftUp(h []int64) {
+	for i := len(h) - 1; i > 0 && h[i] > h[(i-1)/2]; i = (i - 1) / 2 {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+	}
+}
+
+func siftDown(h []int64) {
+	for i := 0; 2*i+1 < len(h); {
+		k := 2*i + 1
+		if k+1 < len(h) && h[k+1] > h[k] {
+			k++
+		}
+		if h[k] <= h[i] {
+			return
+		}
+		h[i], h[k] = h[k], h[i]
+		i = k
+	}
 }
 
 // segmentsOf parts openings into segments, each within one domain of the
