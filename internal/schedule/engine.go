@@ -33,9 +33,13 @@ type Engine struct {
 	round uint64
 	// decided is the round in which the last decision ended.
 	decided uint64
+	// decision is the number of the event that is applied.
+	decision uint64
 	// room counts the changes that could let a gang start that did not fit
-	// before.
-	room uint64
+	// before. gained are the nodes where GPUs became free in this event, which is
+	// one such change, for those alone that may fit there.
+	room   uint64
+	gained []*cluster.Node
 	// starts counts the starts.
 	starts uint64
 	// stopped counts the orders to stop, called those that were called off.
@@ -61,6 +65,8 @@ type Engine struct {
 
 	scratch []opening
 	firsts  []int64
+	heads   heads
+	left    []cluster.Mask
 
 	// Counts of what was cut off, or came to nothing.
 	Counts Counts
@@ -115,6 +121,7 @@ func (e *Engine) Apply(event Event, now time.Time) ([]Decision, error) {
 		e.now = now
 	}
 	e.round++
+	e.decision++
 	e.out, e.begun, e.lessRoom, e.overran, e.ordered = nil, nil, false, false, false
 	e.account()
 	refused := event.apply(e)
@@ -129,6 +136,7 @@ func (e *Engine) Apply(event Event, now time.Time) ([]Decision, error) {
 // left.
 func (e *Engine) settle() {
 	e.learnShapes()
+	e.recallFits()
 	e.renewEstimates()
 	e.clearCalendar()
 	e.honourPlans()
@@ -160,6 +168,7 @@ func (e *Engine) considerAll() {
 	for w := order.next(); w != nil; w = order.next() {
 		order.seen(w, e.consider(w))
 	}
+	e.heads = order.heads[:0]
 }
 
 // unsettled reports whether those who were considered may have more, or less,
@@ -262,7 +271,7 @@ func (ev Withdraw) apply(e *Engine) error {
 		e.callOff(w.plan)
 	}
 	e.dequeue(w)
-	e.room++
+	e.called++ // what it had a claim to is there for others
 	return nil
 }
 

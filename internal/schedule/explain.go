@@ -130,6 +130,7 @@ func (e *Engine) places() map[gang.ID]int {
 	out := make(map[gang.ID]int, len(e.waiting))
 	e.round++
 	o := e.newOrder()
+	o.all = true
 	for w := o.next(); w != nil; w = o.next() {
 		out[w.ID] = len(out) + 1
 		if o.phase == byMinShare {

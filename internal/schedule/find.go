@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
 )
 
@@ -85,6 +86,44 @@ func (e *Engine) remember(w *waiter, sizes []size, fits bool) {
 	case fits && (s.longRound != e.round || w.shortest < s.long):
 		s.longRound, s.long = e.round, w.shortest
 	}
+}
+
+// recallFits keeps in mind what does not fit: GPUs that became free help only
+// those shapes that have room in a domain of theirs now.
+func (e *Engine) recallFits() {
+	if len(e.gained) == 0 {
+		return
+	}
+	before := e.room
+	e.room++
+	for _, s := range e.shapes {
+		if s.failed == before && !e.mayFit(s) {
+			s.failed = e.room
+		}
+	}
+	e.gained = e.gained[:0]
+}
+
+// mayFit reports whether a domain in which GPUs became free has enough nodes
+// with enough of them.
+func (e *Engine) mayFit(s *shape) bool {
+	for _, z := range s.sizes {
+		var last *cluster.Domain
+		for _, n := range e.gained {
+			d := e.cluster.Root()
+			if z.require >= 0 {
+				d = n.Domain(z.require)
+			}
+			if d == last || z.model != "" && z.model != n.Model {
+				continue
+			}
+			last = d
+			if d.NodesWith(cluster.Free, n.Model, z.perNode) >= z.members {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // tooLong reports whether a gang takes as long as one of its shape that would

@@ -20,6 +20,7 @@ const (
 type tier struct {
 	Tier
 	lines   []*line
+	piles   []*pile
 	gangs   int
 	running int // GPUs
 	// reserved counts the future starts in a decision.
@@ -29,6 +30,7 @@ type tier struct {
 	candidates []candidate
 	listed     uint64
 	listedAt   uint64
+	potential  potential
 	// credit is the shortfall of its min_share, in GPU-seconds, over the time in
 	// which it had gangs waiting, less what was spent.
 	credit float64
@@ -58,6 +60,7 @@ func (t *tier) insert(w *waiter) {
 	l := t.lines[at]
 	i, _ := l.find(w.Seq)
 	l.waiters = slices.Insert(l.waiters, i, w)
+	t.pile(w)
 	t.gangs++
 }
 
@@ -73,6 +76,7 @@ func (t *tier) remove(w *waiter) {
 	if i < l.at {
 		l.at--
 	}
+	t.unpile(w)
 	t.gangs--
 	if len(l.waiters) == 0 {
 		t.lines = slices.Delete(t.lines, at, at+1)
@@ -112,10 +116,15 @@ type order struct {
 	blocked     map[*tier]int
 	phase       phase
 	done        bool
+	// all hands out even those that wait for another thing than room.
+	all bool
+	// heads are those of a tier that holds all its future starts.
+	hopeful *tier
+	heads   heads
 }
 
 func (e *Engine) newOrder() *order {
-	o := &order{e: e, blocked: make(map[*tier]int)}
+	o := &order{e: e, blocked: make(map[*tier]int), heads: e.heads}
 	e.head = nil
 	for _, t := range e.tiers {
 		t.reserved = 0
@@ -147,7 +156,7 @@ func (o *order) next() *waiter {
 			o.owed = o.owed[1:]
 		case len(o.asked) > 0:
 			o.phase = byGuarantee
-			if w := o.first(o.asked[0], o.guaranteed); w != nil {
+			if w := o.first(o.asked[0], func(t *tenant) bool { return t.Guaranteed > 0 }, o.guaranteed); w != nil {
 				return o.turn(w)
 			}
 			o.asked = o.asked[1:]
@@ -156,7 +165,7 @@ func (o *order) next() *waiter {
 			if w := o.keptPlace(o.rest[0]); w != nil {
 				return o.turn(w)
 			}
-			if w := o.first(o.rest[0], nil); w != nil {
+			if w := o.byShare(o.rest[0]); w != nil {
 				return o.turn(w)
 			}
 			o.rest = o.rest[1:]
@@ -169,7 +178,9 @@ func (o *order) next() *waiter {
 
 func (o *order) turn(w *waiter) *waiter {
 	w.round = o.e.round
-	w.phase = o.phase
+	if !o.all { // who only looks changes nothing
+		w.phase = o.phase
+	}
 	return w
 }
 
@@ -180,7 +191,7 @@ func (o *order) owedTo(t *tier) *waiter {
 	if missing <= 0 {
 		return nil
 	}
-	w := o.first(t, nil)
+	w := o.first(t, nil, nil)
 	if w == nil {
 		return nil
 	}
@@ -206,17 +217,28 @@ func (o *order) keptPlace(t *tier) *waiter {
 	if o.e.cfg.Policy.Arrival || !t.kept || kept == nil || kept.round == o.e.round {
 		return nil
 	}
-	return o.first(t, func(w *waiter) bool { return w.tenant == kept.tenant && w.Seq <= kept.Seq })
+	return o.first(t, func(t *tenant) bool { return t == kept.tenant }, func(w *waiter) bool { return w.Seq <= kept.Seq })
+}
+
+// byShare is the gang of a tier whose turn is next by the shares of tenants.
+func (o *order) byShare(t *tier) *waiter {
+	if !o.all && o.blocked[t] >= o.e.maxReserved() {
+		return o.firstHopeful(t)
+	}
+	return o.first(t, nil, nil)
 }
 
 // first is the gang of a tier whose turn is next: of the tenants, the one with
 // the least share for its weight, then the one that came first. Gangs that
 // cannot fit, whatever their place, are passed over once all reservations of
-// the tier are made.
-func (o *order) first(t *tier, want func(*waiter) bool) *waiter {
+// the tier are made. Of and want say whose gangs, and which, are looked for.
+func (o *order) first(t *tier, of func(*tenant) bool, want func(*waiter) bool) *waiter {
 	var best *waiter
 	var bestShare float64
 	for _, l := range t.lines {
+		if of != nil && !of(l.tenant) {
+			continue
+		}
 		mine := o.firstOf(t, l, want)
 		if mine == nil {
 			continue
@@ -240,7 +262,7 @@ func (o *order) firstOf(t *tier, l *line, want func(*waiter) bool) *waiter {
 	if l.round != e.round {
 		l.round, l.at = e.round, 0
 	}
-	for l.at < len(l.waiters) && (l.waiters[l.at].round == e.round || o.hopeless(t, l.waiters[l.at])) {
+	for l.at < len(l.waiters) && o.passed(t, l.waiters[l.at]) {
 		l.at++
 	}
 	if want == nil {
@@ -250,20 +272,24 @@ func (o *order) firstOf(t *tier, l *line, want func(*waiter) bool) *waiter {
 		return l.waiters[l.at]
 	}
 	for _, w := range l.waiters[l.at:min(len(l.waiters), l.at+maxLook)] {
-		if w.round != e.round && want(w) && !o.hopeless(t, w) {
+		if want(w) && !o.passed(t, w) {
 			return w
 		}
 	}
 	return nil
 }
 
+// passed gangs have had their turn, or nothing would come of it.
+func (o *order) passed(t *tier, w *waiter) bool {
+	return w.round == o.e.round || !o.all && o.e.aside(w) || o.hopeless(t, w)
+}
+
 // hopeless gangs would not start in their turn, and hold no future start.
 func (o *order) hopeless(t *tier, w *waiter) bool {
-	if o.blocked[t] < o.e.maxReserved() || w.plan != nil || w.Held {
+	if o.blocked[t] < o.e.maxReserved() {
 		return false
 	}
-	s := w.shape
-	return s.failed == o.e.room && !o.e.mayPreempt(w) || o.e.tooLong(w)
+	return w.shape.failed == o.e.room && (!o.e.mayPreempt(w) || o.e.futile(w)) || o.e.tooLong(w)
 }
 
 func (e *Engine) maxReserved() int {

@@ -71,9 +71,10 @@ func (e *Engine) preempt(w *waiter, sizes []size) bool {
 		return false
 	}
 	all := e.candidates(w)
+	guaranteed := w.tenant.Guaranteed > 0 && e.withinGuarantee(w)
 	for _, z := range sizes {
 		z.request = e.relax(z.request)
-		if z.perNode == 0 || z.missing != "" {
+		if z.perNode == 0 || z.missing != "" || len(all) == 0 || !guaranteed && !e.mayFree(w.tier, z, all) {
 			continue
 		}
 		if v, f := e.cheapest(w, z, all); f != nil {
@@ -116,33 +117,34 @@ func (e *Engine) carryOut(w *waiter, f *found, v *victims) {
 	}
 }
 
-// candidates lists who may be stopped for a gang, cheapest first. Those of
-// lower tiers are the same for all gangs of its tier in a decision, until one is
-// told to stop.
+// candidates lists who may be stopped for a gang, cheapest first.
 func (e *Engine) candidates(w *waiter) []candidate {
-	guaranteed := w.tenant.Guaranteed > 0 && e.withinGuarantee(w)
-	t := w.tier
-	if !guaranteed && t.listed == e.round && t.listedAt == e.stopped {
-		return t.candidates
+	if w.tenant.Guaranteed == 0 || !e.withinGuarantee(w) {
+		return e.below(w.tier)
 	}
-	out := e.findCandidates(w, guaranteed)
-	if !guaranteed {
-		t.candidates, t.listed, t.listedAt = out, e.round, e.stopped
-	}
-	return out
+	return e.findCandidates(w.tier, func(r *run) bool {
+		return r.tenant != w.tenant && r.tier.Priority <= w.tier.Priority && r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
+	})
 }
 
-func (e *Engine) findCandidates(w *waiter, guaranteed bool) []candidate {
+// below lists who may be stopped for gangs of a tier: it is the same for all of
+// them in a decision, until one is told to stop.
+func (e *Engine) below(t *tier) []candidate {
+	if t.listed != e.round || t.listedAt != e.stopped {
+		t.candidates = e.findCandidates(t, func(*run) bool { return false })
+		t.listed, t.listedAt = e.round, e.stopped
+	}
+	return t.candidates
+}
+
+func (e *Engine) findCandidates(t *tier, borrowed func(*run) bool) []candidate {
 	var out []candidate
 	for _, r := range e.ends {
 		if r.stop != nil || r.spec.Pinned || e.now.Sub(r.began) < r.tier.Protected {
 			continue
 		}
-		lower := slices.Contains(w.tier.Preempts, r.tier.Name) && !r.owed
-		borrowed := guaranteed && r.tenant != w.tenant && r.tier.Priority <= w.tier.Priority &&
-			r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
-		if lower || borrowed {
-			loss, _ := e.loss(r, w.tier.Grace)
+		if slices.Contains(t.Preempts, r.tier.Name) && !r.owed || borrowed(r) {
+			loss, _ := e.loss(r, t.Grace)
 			out = append(out, candidate{r, loss})
 		}
 	}

@@ -95,7 +95,7 @@ func (e *Engine) release(at Seat, s *seat) {
 	e.cluster.Release(s.node, s.gpus)
 	e.setUntil(s.node, s.gpus, time.Time{})
 	delete(e.seats, at)
-	e.room++
+	e.gained = append(e.gained, s.node)
 	r := s.run
 	if r == nil {
 		return

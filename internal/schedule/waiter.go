@@ -50,6 +50,7 @@ type shape struct {
 	model string
 	speed map[string]float64
 	gangs int // that wait
+	piles []*pile
 
 	// failed is the engine's room when no size of it fitted last; stuck says
 	// that not even an idle cluster would have done then.

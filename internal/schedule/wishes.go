@@ -17,7 +17,7 @@ func (ev Hold) apply(e *Engine) error {
 		e.callOff(w.plan)
 	}
 	e.forgetPlace(w)
-	e.room++ // what it had a claim to is there for others
+	e.called++ // what it had a claim to is there for others
 	return nil
 }
 
@@ -47,7 +47,6 @@ func (ev Reorder) apply(e *Engine) error {
 		w.Seq = ev[i].Seq
 		w.tier.insert(w)
 	}
-	e.room++
 	return nil
 }
 
