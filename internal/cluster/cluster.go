@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -26,7 +25,7 @@ func New(levels []string) *Cluster {
 	return &Cluster{
 		levels: slices.Clone(levels),
 		byID:   make(map[string]*Node),
-		root:   newDomain(nil, ""),
+		root:   newDomain(nil, "", new(kinds)),
 	}
 }
 
@@ -97,6 +96,7 @@ func (c *Cluster) Set(spec Spec) error {
 	n.Domains = slices.Clone(spec.Domains)
 	n.GPUs = slices.Clone(spec.GPUs)
 	n.derive()
+	n.kind = c.root.kinds.number(n.Model)
 	if fresh {
 		n.declareWarm(spec.Warm)
 	}
@@ -157,9 +157,9 @@ func (c *Cluster) setUsed(n *Node, used Mask) {
 	if c.marks > 0 {
 		c.journal = append(c.journal, undo{n, n.used})
 	}
-	c.count(n, -1)
+	before := n.Free().Count()
 	n.used = used
-	c.count(n, +1)
+	c.recount(n, before)
 }
 
 // undo restores what members held of a node.
@@ -178,9 +178,9 @@ func (c *Cluster) Mark() int {
 func (c *Cluster) Rollback(mark int) {
 	for i := len(c.journal) - 1; i >= mark; i-- {
 		u := c.journal[i]
-		c.count(u.node, -1)
+		before := u.node.Free().Count()
 		u.node.used = u.used
-		c.count(u.node, +1)
+		c.recount(u.node, before)
 	}
 	c.journal = c.journal[:mark]
 	c.marks--
@@ -212,6 +212,3 @@ func (c *Cluster) Check() error {
 	}
 	return c.root.differs(fresh.root)
 }
-
-// sortedKeys gives a map's keys in order.
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -16,8 +16,25 @@ type Domain struct {
 	indexes  []int   // theirs
 	// first is the index of the first node seen in it, which orders domains.
 	first int
-	// tallies[view][model] counts the nodes of the model by their GPUs.
-	tallies [views]map[string]*tally
+	// kinds are the GPU models that were ever seen; tallies[view] has, in their
+	// order, the counts of the nodes of each model by their GPUs.
+	kinds   *kinds
+	tallies [views][]tally
+}
+
+// kinds numbers models; there are few, and none is forgotten.
+type kinds struct{ names []string }
+
+// find returns the number of a model, -1 where it was never seen.
+func (k *kinds) find(model string) int { return slices.Index(k.names, model) }
+
+// number returns the number of a model, and gives it one where it has none.
+func (k *kinds) number(model string) int {
+	if i := k.find(model); i >= 0 {
+		return i
+	}
+	k.names = append(k.names, model)
+	return len(k.names) - 1
 }
 
 // tally counts nodes by a number of GPUs: with at least so many of them.
@@ -26,12 +43,8 @@ type tally struct {
 	gpus int
 }
 
-func newDomain(parent *Domain, name string) *Domain {
-	d := &Domain{Name: name, Parent: parent, first: -1, byName: make(map[string]*Domain)}
-	for v := range d.tallies {
-		d.tallies[v] = make(map[string]*tally)
-	}
-	return d
+func newDomain(parent *Domain, name string, k *kinds) *Domain {
+	return &Domain{Name: name, Parent: parent, first: -1, byName: make(map[string]*Domain), kinds: k}
 }
 
 // Children lists the domains of the next level, by their first node.
@@ -47,23 +60,26 @@ func (d *Domain) Indexes() []int { return d.indexes }
 func (d *Domain) First() int { return d.first }
 
 // GPUs returns how many GPUs of the model there are.
-func (d *Domain) GPUs(v View, model string) int { return d.tallies[v][model].sum() }
-
-// NodesWith returns how many nodes of the model have at least n GPUs.
-func (d *Domain) NodesWith(v View, model string, n int) int { return d.tallies[v][model].atLeast(n) }
-
-func (t *tally) sum() int {
-	if t == nil {
-		return 0
+func (d *Domain) GPUs(v View, model string) int {
+	if t := d.tally(v, model); t != nil {
+		return t.gpus
 	}
-	return t.gpus
+	return 0
 }
 
-func (t *tally) atLeast(n int) int {
-	if t == nil || n >= len(t.with) {
-		return 0
+// NodesWith returns how many nodes of the model have at least n GPUs.
+func (d *Domain) NodesWith(v View, model string, n int) int {
+	if t := d.tally(v, model); t != nil && n < len(t.with) {
+		return t.with[n]
 	}
-	return t.with[n]
+	return 0
+}
+
+func (d *Domain) tally(v View, model string) *tally {
+	if i := d.kinds.find(model); i >= 0 && i < len(d.tallies[v]) {
+		return &d.tallies[v][i]
+	}
+	return nil
 }
 
 // join puts a node into its domains, which are made where they are missing.
@@ -74,7 +90,7 @@ func (c *Cluster) join(n *Node) {
 	for _, name := range n.Domains {
 		child := d.byName[name]
 		if child == nil {
-			child = newDomain(d, name)
+			child = newDomain(d, name, d.kinds)
 			d.byName[name] = child
 			d.children = append(d.children, child)
 		}
@@ -144,12 +160,11 @@ func (c *Cluster) count(n *Node, sign int) {
 }
 
 func (d *Domain) add(n *Node, sign int) {
-	for v, tallies := range d.tallies {
-		t := tallies[n.Model]
-		if t == nil {
-			t = new(tally)
-			tallies[n.Model] = t
+	for v := range d.tallies {
+		for len(d.tallies[v]) <= n.kind {
+			d.tallies[v] = append(d.tallies[v], tally{})
 		}
+		t := &d.tallies[v][n.kind]
 		gpus := n.In(View(v)).Count()
 		for k := range gpus + 1 {
 			t.with[k] += sign
@@ -158,16 +173,41 @@ func (d *Domain) add(n *Node, sign int) {
 	}
 }
 
+// recount notes that a node has another number of free GPUs than before.
+func (c *Cluster) recount(n *Node, before int) {
+	after := n.Free().Count()
+	if after == before {
+		return
+	}
+	c.root.tallies[Free][n.kind].move(before, after)
+	for _, d := range n.domains {
+		d.tallies[Free][n.kind].move(before, after)
+	}
+}
+
+func (t *tally) move(before, after int) {
+	t.gpus += after - before
+	for k := before; k > after; k-- {
+		t.with[k]--
+	}
+	for k := before + 1; k <= after; k++ {
+		t.with[k]++
+	}
+}
+
 // differs returns the first difference of two domains and all below them.
 func (d *Domain) differs(e *Domain) error {
-	for v, tallies := range d.tallies {
-		for _, model := range sortedKeys(tallies) {
-			want := e.tallies[v][model]
-			if want == nil {
-				want = new(tally)
+	for v := range d.tallies {
+		for i, model := range d.kinds.names {
+			var kept, want tally
+			if i < len(d.tallies[v]) {
+				kept = d.tallies[v][i]
 			}
-			if *tallies[model] != *want {
-				return fmt.Errorf("domain %q: the count of %s nodes by GPUs is %v, rebuilt %v", d.Name, model, tallies[model].with, want.with)
+			if t := e.tally(View(v), model); t != nil {
+				want = *t
+			}
+			if kept != want {
+				return fmt.Errorf("domain %q: the count of %s nodes by GPUs is %v, rebuilt %v", d.Name, model, kept.with, want.with)
 			}
 		}
 	}

@@ -93,6 +93,7 @@ type Spec struct {
 type Node struct {
 	Spec
 	index int
+	kind  int // the number of its model
 	// Model is that of its GPUs: a node whose GPUs differ counts by its first.
 	Model     string
 	MemoryMiB int

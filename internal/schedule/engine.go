@@ -67,6 +67,11 @@ type Engine struct {
 	firsts  []int64
 	heads   heads
 	left    []cluster.Mask
+	// looked are the gangs whose codes are to be found anew, limited the tenants
+	// that have a cap.
+	looked  []*waiter
+	spare   []*waiter
+	limited []*tenant
 
 	// Counts of what was cut off, or came to nothing.
 	Counts Counts
@@ -97,8 +102,14 @@ func New(c Config) *Engine {
 		e.tiers = append(e.tiers, newTier(t))
 	}
 	slices.SortStableFunc(e.tiers, func(a, b *tier) int { return cmp.Compare(b.Priority, a.Priority) })
+	for i, t := range e.tiers {
+		t.rank = i
+	}
 	for _, t := range c.Tenants {
 		e.tenants[t.Name] = newTenant(t)
+		if t.MaxGPUs > 0 {
+			e.limited = append(e.limited, e.tenants[t.Name])
+		}
 	}
 	for _, m := range c.Models {
 		e.models[m.Name] = m
@@ -164,6 +175,10 @@ func (e *Engine) settle() {
 const maxPasses = 16
 
 func (e *Engine) considerAll() {
+	e.head = nil
+	for _, t := range e.tiers {
+		t.reserved = 0
+	}
 	order := e.newOrder()
 	for w := order.next(); w != nil; w = order.next() {
 		order.seen(w, e.consider(w))
@@ -319,6 +334,7 @@ func (e *Engine) tierFor(g Gang) *tier {
 	t := e.tier(g.Spec.Tier)
 	if t == nil && g.Accepted {
 		t = newTier(Tier{Name: g.Spec.Tier})
+		t.rank = len(e.tiers)
 		e.tiers = append(e.tiers, t)
 	}
 	return t

@@ -82,7 +82,7 @@ func (e *Engine) remember(w *waiter, sizes []size, fits bool) {
 	s := w.shape
 	switch {
 	case !fits && len(sizes) == len(s.sizes):
-		s.failed, s.stuck = e.room, e.stuckNow(s)
+		s.failed, s.failedIn, s.stuck = e.room, e.decision, e.stuckNow(s)
 	case fits && (s.longRound != e.round || w.shortest < s.long):
 		s.longRound, s.long = e.round, w.shortest
 	}

@@ -19,6 +19,7 @@ const (
 // tier is a service class with its queue: a line for each tenant, by name.
 type tier struct {
 	Tier
+	rank    int // by priority, from 0
 	lines   []*line
 	piles   []*pile
 	gangs   int
@@ -125,9 +126,7 @@ type order struct {
 
 func (e *Engine) newOrder() *order {
 	o := &order{e: e, blocked: make(map[*tier]int), heads: e.heads}
-	e.head = nil
 	for _, t := range e.tiers {
-		t.reserved = 0
 		if t.gangs == 0 {
 			t.first = ""
 			continue
@@ -180,6 +179,7 @@ func (o *order) turn(w *waiter) *waiter {
 	w.round = o.e.round
 	if !o.all { // who only looks changes nothing
 		w.phase = o.phase
+		o.e.look(w)
 	}
 	return w
 }

@@ -46,6 +46,7 @@ func (e *Engine) honourPlans() {
 			continue
 		case w != nil && w.plan == nil && p.resizes:
 			w.plan = p
+			e.look(w)
 		}
 		if w != nil && p.free() {
 			e.forget(p)
@@ -94,6 +95,7 @@ func (e *Engine) forget(p *plan) {
 	e.plans = slices.DeleteFunc(e.plans, func(q *plan) bool { return q == p })
 	if w := e.waiting[p.owner]; w != nil && w.plan == p {
 		w.plan = nil
+		e.look(w)
 	}
 	for _, v := range p.victims {
 		if v.plan == p {

@@ -423,6 +423,7 @@ func must(t *rapid.T, err error) {
 
 // Check runs after every event.
 func (p *player) Check(t *rapid.T) {
+	p.checkCodes(t) // the others look at the order, which is another round
 	if err := p.e.Cluster().Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -458,6 +459,15 @@ func (p *player) checkUse(t *rapid.T) {
 	}
 	if len(p.e.waiting) != len(p.waiting) || len(p.e.queue()) != len(p.waiting) {
 		t.Fatalf("%d gangs wait, %d in the order, want %d", len(p.e.waiting), len(p.e.queue()), len(p.waiting))
+	}
+}
+
+// checkCodes: a code that is found anew is the one that was told.
+func (p *player) checkCodes(t *rapid.T) {
+	for id, w := range p.e.waiting {
+		if code := p.e.findCode(w); code != w.code {
+			t.Fatalf("%s was told that it waits for %q, and waits for %q\n%s", id, w.code, code, p.story())
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ type tenant struct {
 	Tenant
 	running int // GPUs
 	planned int // GPUs more that plans hold for it
+	told    int // how many both were when its gangs were told why they wait
 	// past is its decayed use in GPUs: ln 2 / half_life times the integral of its
 	// GPUs x 2^(-age / half_life). While it runs r GPUs it approaches r.
 	past float64

@@ -29,6 +29,8 @@ type waiter struct {
 	why   gang.Code
 	ahead gang.ID // who is ahead of it, where the code is about that
 	round uint64  // in which its turn came last
+	// seen: its code is to be found anew.
+	seen bool
 	// lostIn is the engine's room when another tenant took what it would have
 	// fitted in.
 	lostIn uint64
@@ -56,11 +58,16 @@ type shape struct {
 	// that not even an idle cluster would have done then.
 	failed uint64
 	stuck  bool
+	// failedIn is the decision in which that was found.
+	failedIn uint64
 	// futile is how things stood when no victims helped its gangs, by tier.
 	futile map[*tier]uint64
 	// coded is the engine's room, and starts, with which its code was found last.
 	coded uint64
 	code  gang.Code
+	// told is the code that its gangs were told last, if it was the same for all.
+	told  gang.Code
+	alike bool
 	// gangs that would take long, or longer, would have delayed others in the
 	// decision longRound.
 	longRound uint64
@@ -233,6 +240,7 @@ func (e *Engine) enqueue(w *waiter) {
 	w.shape.gangs++
 	e.waiting[w.ID] = w
 	w.tier.insert(w)
+	e.look(w)
 }
 
 func (e *Engine) dequeue(w *waiter) {

@@ -13,6 +13,7 @@ func (ev Hold) apply(e *Engine) error {
 		return fmt.Errorf("hold or release gang %s: %w", ev.ID, ErrUnknown)
 	}
 	w.Held = ev.Held
+	e.look(w)
 	if w.Held && w.plan != nil {
 		e.callOff(w.plan)
 	}
