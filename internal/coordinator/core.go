@@ -250,7 +250,9 @@ func (c *Core) carryOut(d schedule.Decision) {
 	case schedule.Stop:
 		c.obeyStop(d)
 	case schedule.Wait:
-		c.act(Changed{d.ID})
+		for _, id := range d.IDs {
+			c.act(Changed{id})
+		}
 	case schedule.Reserve:
 		c.act(Changed{d.ID})
 	default: // CallOff is for graceful stops alone, and there are none

@@ -267,9 +267,9 @@ type CallOff struct {
 	Attempt int
 }
 
-// Wait: the gang waits, and the code why is another than before.
+// Wait: gangs wait, and the code why is another than before.
 type Wait struct {
-	ID   gang.ID
+	IDs  []gang.ID
 	Code gang.Code
 	// For names who is ahead, where the code is about that.
 	For gang.ID

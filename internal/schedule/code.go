@@ -34,61 +34,81 @@ func (e *Engine) standsAside(w *waiter, sizes []size) gang.Code {
 	return ""
 }
 
-// tellCodes tells why each gang waits, where that is news. Most wait for what
-// their shape waits for: only those are looked at for whom something may have
-// changed.
+// tellCodes tells why gangs wait, where that is news. Most wait for what all of
+// their shape wait for: that is found once, and told of all of them together.
+// Those are looked at one by one who may wait for something else.
 func (e *Engine) tellCodes() {
 	if e.cfg.Policy.NoBackfill {
 		for _, t := range e.tiers {
 			e.lookAtAll(t, nil)
 		}
-	} else {
-		e.lookAtShapes()
-		e.lookAtTenants()
 	}
+	e.lookAtShapes()
+	e.lookAtTenants()
 	looked := e.looked
-	e.looked, e.spare = e.spare[:0], looked // who is its own is looked at again
-	if len(looked) > len(e.waiting)/16 {
-		looked = e.inOrder(looked)
-	} else {
-		slices.SortFunc(looked, byLine)
-	}
+	e.looked, e.spare = e.spare[:0], looked // who has a code of its own is looked at again
+	slices.SortFunc(looked, byLine)
 	for _, w := range looked {
-		if w.seen = false; e.waiting[w.ID] != w {
-			continue
-		}
-		if code := e.findCode(w); code != w.code {
-			w.code = code
-			e.decide(Wait{ID: w.ID, Code: code, For: w.ahead})
+		w.seen = false
+		if w.pile != nil { // it still waits
+			e.tellCode(w)
 		}
 	}
-	clear(e.spare)
+	clear(looked)
+	e.tellPiles()
 }
 
 func byLine(a, b *waiter) int {
 	return cmp.Or(cmp.Compare(a.tier.rank, b.tier.rank), cmp.Compare(a.tenant.Name, b.tenant.Name), cmp.Compare(a.Seq, b.Seq))
 }
 
-// inOrder is cheaper than to sort where most of those that wait are looked at.
-func (e *Engine) inOrder(looked []*waiter) []*waiter {
-	out := make([]*waiter, 0, len(looked))
+// tellCode tells why one gang waits, if that is news.
+func (e *Engine) tellCode(w *waiter) {
+	before := w.told()
+	code, own := e.findCode(w)
+	if w.code, w.own, w.judged = code, own, e.decision; own {
+		e.look(w)
+	}
+	if code != before {
+		e.decide(Wait{IDs: []gang.ID{w.ID}, Code: code, For: w.ahead})
+	}
+}
+
+// told is the code that a gang was told last.
+func (w *waiter) told() gang.Code {
+	if w.own {
+		return w.code
+	}
+	return w.pile.code
+}
+
+// tellPiles tells those together who have no code of their own.
+func (e *Engine) tellPiles() {
 	for _, t := range e.tiers {
-		for _, l := range t.lines {
-			for _, w := range l.waiters {
-				if w.seen {
-					out = append(out, w)
+		for _, p := range t.piles {
+			if p.shape.common == p.code {
+				continue
+			}
+			if p.code = p.shape.common; p.code == "" {
+				continue // each has its own
+			}
+			var ids []gang.ID
+			for _, s := range p.stacks {
+				for _, w := range s.waiters {
+					if !w.own && w.judged != e.decision {
+						ids = append(ids, w.ID)
+					}
 				}
+			}
+			if len(ids) > 0 {
+				e.decide(Wait{IDs: ids, Code: p.code})
 			}
 		}
 	}
-	for _, w := range looked {
-		w.seen = w.seen && e.waiting[w.ID] == w // some wait no longer
-	}
-	return out
 }
 
-// look has the code of a gang found anew at the end of this decision, or of the
-// next one.
+// look has the code of a gang found by itself at the end of this decision, or of
+// the next one.
 func (e *Engine) look(w *waiter) {
 	if !w.seen {
 		w.seen = true
@@ -107,28 +127,29 @@ func (e *Engine) lookAtAll(t *tier, of *tenant) {
 	}
 }
 
-// lookAtShapes looks at the gangs of shapes that wait for another thing than
-// before, that might have delayed others in this decision or the one before, or
-// that fitted until it started others.
+// lookAtShapes finds for each shape the code that its gangs have in common. It
+// looks at those of shapes of which only some would delay others, and of those
+// that fitted until this decision started others.
 func (e *Engine) lookAtShapes() {
 	for _, s := range e.shapes {
-		code, alike := e.common(s)
-		if !alike || code != s.told || !s.alike || e.lostRoom(s) {
+		if s.common = e.common(s); s.common == "" || e.lostRoom(s) {
 			for _, p := range s.piles {
 				e.lookAtPile(p)
 			}
 		}
-		s.told, s.alike = code, alike
 	}
 }
 
-// common is the code of the gangs of a shape that have none of their own, if it
-// is the same for all.
-func (e *Engine) common(s *shape) (code gang.Code, alike bool) {
-	if s.longRound != e.round {
-		return e.shapeCode(s), true
+// common is the code of the gangs of a shape that have none of their own; empty
+// where each has its own.
+func (e *Engine) common(s *shape) gang.Code {
+	switch {
+	case s.longRound != e.round:
+		return e.shapeCode(s)
+	case slices.ContainsFunc(s.piles, func(p *pile) bool { return p.least < s.long }):
+		return ""
 	}
-	return gang.CodeReservedOther, !slices.ContainsFunc(s.piles, func(p *pile) bool { return p.least < s.long })
+	return gang.CodeReservedOther
 }
 
 func (e *Engine) lookAtPile(p *pile) {
@@ -160,11 +181,11 @@ func (e *Engine) lookAtTenants() {
 	}
 }
 
-// findCode finds why a gang waits. One whose code is its own, and not that of its
-// shape, is looked at again after the next event.
-func (e *Engine) findCode(w *waiter) gang.Code {
-	own := true
-	code := e.standsAside(w, e.withinCap(w))
+// findCode finds why a gang waits, and whether that is its own, and not the code
+// of its shape.
+func (e *Engine) findCode(w *waiter) (code gang.Code, own bool) {
+	own = true
+	code = e.standsAside(w, e.withinCap(w))
 	switch {
 	case code != "":
 	case w.round == e.round && w.why != forRoom:
@@ -173,15 +194,12 @@ func (e *Engine) findCode(w *waiter) gang.Code {
 		code, w.ahead = gang.CodeReservedOther, e.head.ID
 	default:
 		code = e.codeFor(w)
-		own = code == gang.CodeFairShare
-	}
-	if own {
-		e.look(w)
+		own = code != w.shape.common
 	}
 	if code != gang.CodeReservedOther {
 		w.ahead = ""
 	}
-	return code
+	return code, own
 }
 
 // codeFor is why a gang has no room now.

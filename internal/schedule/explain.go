@@ -121,7 +121,23 @@ func (x *Explainer) Explain(id gang.ID) (code gang.Code, reason string, position
 	if x.place == nil {
 		x.place = x.engine.places()
 	}
-	return w.code, x.sentence(w), x.place[id], true
+	return w.told(), x.sentence(w), x.place[id], true
+}
+
+// Waits reports whether a gang waits.
+func (e *Engine) Waits(id gang.ID) bool { return e.waiting[id] != nil }
+
+// Reasons says in sentences why gangs wait, in their order; one that does not
+// wait has none.
+func (e *Engine) Reasons(ids []gang.ID) []string {
+	x := e.Explainer()
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		if w := e.waiting[id]; w != nil {
+			out[i] = x.sentence(w)
+		}
+	}
+	return out
 }
 
 // places are the gangs that wait by their place in the order, from 1, if none
@@ -143,7 +159,7 @@ func (e *Engine) places() map[gang.ID]int {
 // sentence says why a gang waits, and what it would take.
 func (x *Explainer) sentence(w *waiter) string {
 	e := x.engine
-	if w.code == gang.CodeReservedOther && e.cfg.Policy.NoBackfill && e.waiting[w.ahead] != nil {
+	if w.told() == gang.CodeReservedOther && e.cfg.Policy.NoBackfill && e.waiting[w.ahead] != nil {
 		return x.behindHead(e.waiting[w.ahead])
 	}
 	own, known := x.shapes[w.shape]
@@ -156,7 +172,7 @@ func (x *Explainer) sentence(w *waiter) string {
 	if w.claims == e.decided && !w.start.IsZero() {
 		starts = fmt.Sprintf("; it should start in %s", max(0, w.start.Sub(e.now)).Round(time.Second))
 	}
-	switch w.code {
+	switch w.told() {
 	case gang.CodeHeld:
 		return "is held by its user"
 	case gang.CodeBackoff:

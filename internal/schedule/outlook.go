@@ -41,7 +41,7 @@ func (x *Explainer) Ahead(id gang.ID, most int) (ahead []gang.Ahead, waiting int
 		}
 	}
 	for _, w := range first {
-		ahead = append(ahead, gang.Ahead{ID: w.ID, Tier: w.tier.Name, Tenant: w.tenant.Name, GPUs: w.Spec.GPUs, Code: w.code})
+		ahead = append(ahead, gang.Ahead{ID: w.ID, Tier: w.tier.Name, Tenant: w.tenant.Name, GPUs: w.Spec.GPUs, Code: w.told()})
 	}
 	return ahead, len(x.place)
 }

@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // pile is the gangs of one shape that wait in one tier: once a tier holds all
@@ -18,6 +20,8 @@ type pile struct {
 	guaranteed int
 	// least is no more than any of its gangs takes.
 	least time.Duration
+	// code is what its gangs were told last that have none of their own.
+	code gang.Code
 }
 
 // stack is those of one tenant, by their places. In a decision, those before at
@@ -55,6 +59,7 @@ func (t *tier) pile(w *waiter) {
 		p.guaranteed += btoi(w.tenant.Guaranteed > 0)
 	}
 	p.least = min(p.least, w.shortest)
+	w.pile = p
 	s := p.stacks[at]
 	i, _ := s.find(w.Seq)
 	s.waiters = slices.Insert(s.waiters, i, w)
@@ -62,8 +67,8 @@ func (t *tier) pile(w *waiter) {
 
 // unpile takes a gang from among those of its shape.
 func (t *tier) unpile(w *waiter) {
-	n := slices.IndexFunc(w.shape.piles, func(p *pile) bool { return p.tier == t })
-	p := w.shape.piles[n]
+	p := w.pile
+	w.code, w.own, w.pile = w.told(), true, nil
 	at, _ := p.find(w.tenant.Name)
 	s := p.stacks[at]
 	i, _ := s.find(w.Seq)
@@ -77,8 +82,9 @@ func (t *tier) unpile(w *waiter) {
 	p.stacks = slices.Delete(p.stacks, at, at+1)
 	p.guaranteed -= btoi(w.tenant.Guaranteed > 0)
 	if len(p.stacks) == 0 {
-		w.shape.piles = slices.Delete(w.shape.piles, n, n+1)
-		t.piles = slices.DeleteFunc(t.piles, func(o *pile) bool { return o == p })
+		same := func(o *pile) bool { return o == p }
+		w.shape.piles = slices.DeleteFunc(w.shape.piles, same)
+		t.piles = slices.DeleteFunc(t.piles, same)
 	}
 }
 

@@ -154,8 +154,10 @@ func (p *player) take(t *rapid.T, x timed) error {
 			}
 			delete(p.stopping, d.ID)
 		case Wait:
-			if !p.waiting[d.ID] {
-				t.Fatalf("%s waits, and is not queued", d.ID)
+			for _, id := range d.IDs {
+				if !p.waiting[id] {
+					t.Fatalf("%s waits, and is not queued", id)
+				}
 			}
 		case Reserve:
 			if !p.waiting[d.ID] || d.Start.Before(p.now) {
@@ -465,8 +467,8 @@ func (p *player) checkUse(t *rapid.T) {
 // checkCodes: a code that is found anew is the one that was told.
 func (p *player) checkCodes(t *rapid.T) {
 	for id, w := range p.e.waiting {
-		if code := p.e.findCode(w); code != w.code {
-			t.Fatalf("%s was told that it waits for %q, and waits for %q\n%s", id, w.code, code, p.story())
+		if code, _ := p.e.findCode(w); code != w.told() {
+			t.Fatalf("%s was told that it waits for %q, and waits for %q\n%s", id, w.told(), code, p.story())
 		}
 	}
 }

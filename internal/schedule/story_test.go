@@ -367,7 +367,7 @@ func describe(d Decision) string {
 		}
 		return out
 	case Wait:
-		return fmt.Sprintf("wait %s: %s", d.ID, d.Code)
+		return fmt.Sprintf("wait %s: %s", strings.Trim(fmt.Sprint(d.IDs), "[]"), d.Code)
 	case Reserve:
 		return strings.TrimSuffix(fmt.Sprintf("reserve %s: %s, moved by %s", d.ID, d.Start.UTC().Format(time.TimeOnly), d.MovedBy), ", moved by ")
 	case Stop:

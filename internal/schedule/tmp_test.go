@@ -8,7 +8,7 @@ func TestTmp(t *testing.T) {
 		r0, st0, c0 := s.e.round, s.e.starts, s.e.stopped
 		b := time.Now(); out := s.apply(ev); d := time.Since(b)
 		waits, res := 0, 0
-		for _, x := range out { switch x.(type) { case Wait: waits++; case Reserve: res++ } }
+		for _, x := range out { switch x.(type) { case Wait: waits += len(x.(Wait).IDs); case Reserve: res++ } }
 		n := 0; if tg, ok := ev.(Together); ok { n = len(tg) }
 		all = append(all, rec{d, fmt.Sprintf("%s n=%d rounds=%d starts=%d stops=%d waits=%d reserves=%d", kind, n, s.e.round-r0, s.e.starts-st0, s.e.stopped-c0, waits, res)})
 	}

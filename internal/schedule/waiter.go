@@ -24,7 +24,12 @@ type waiter struct {
 	estimate time.Duration
 	shortest time.Duration // that it can take
 
-	code gang.Code
+	// code is its own, if it has one, else that of its pile is. judged is the
+	// decision in which it was found by itself.
+	code   gang.Code
+	own    bool
+	judged uint64
+	pile   *pile
 	// why is the code that this decision found.
 	why   gang.Code
 	ahead gang.ID // who is ahead of it, where the code is about that
@@ -65,9 +70,8 @@ type shape struct {
 	// coded is the engine's room, and starts, with which its code was found last.
 	coded uint64
 	code  gang.Code
-	// told is the code that its gangs were told last, if it was the same for all.
-	told  gang.Code
-	alike bool
+	// common is the code of those of its gangs that have none of their own.
+	common gang.Code
 	// gangs that would take long, or longer, would have delayed others in the
 	// decision longRound.
 	longRound uint64
@@ -90,7 +94,7 @@ func (z size) gpus() int { return z.members * z.perNode }
 // in order and idle. Its error is a *gang.RefusedError: the gang can never run
 // here.
 func (e *Engine) newWaiter(g Gang, t *tier) (*waiter, error) {
-	w := &waiter{Gang: g, tier: t, tenant: e.tenant(g.Spec.Tenant), estimate: cmp.Or(g.Spec.Estimate, defaultEstimate)}
+	w := &waiter{Gang: g, own: true, tier: t, tenant: e.tenant(g.Spec.Tenant), estimate: cmp.Or(g.Spec.Estimate, defaultEstimate)}
 	for w.estimate <= g.Done {
 		w.estimate = grown(w.estimate)
 	}

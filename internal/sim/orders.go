@@ -31,8 +31,9 @@ func (w *world) carryOut(d schedule.Decision) error {
 		}
 		w.carryOn(a)
 	case schedule.Wait:
-		_, reason, _, _ := w.engine.Explain(d.ID)
-		w.tell(d.ID, Pending{d.Code, reason})
+		for i, reason := range w.engine.Reasons(d.IDs) {
+			w.tell(d.IDs[i], Pending{d.Code, reason})
+		}
 	case schedule.Reserve:
 		w.tell(d.ID, Reserved{Seconds(d.Start.Sub(epoch)), d.MovedBy})
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,8 +82,11 @@ func (p *puppet) Next() (time.Time, bool) {
 	return epoch.Add(p.script[0].at), true
 }
 
-// Explain gives no reasons.
-func (p *puppet) Explain(gang.ID) (gang.Code, string, int, bool) { return "", "it waits", 1, true }
+// Reasons gives none.
+func (p *puppet) Reasons(ids []gang.ID) []string {
+	return slices.Repeat([]string{"it waits"}, len(ids))
+}
+func (p *puppet) Waits(gang.ID) bool { return true }
 
 // start puts a gang on the first so many GPUs of some nodes.
 func start(id gang.ID, attempt, each int, nodes ...string) schedule.Start {

@@ -16,8 +16,11 @@ type Engine interface {
 	Apply(event schedule.Event, now time.Time) ([]schedule.Decision, error)
 	// Next is when time alone will change something.
 	Next() (time.Time, bool)
-	// Explain says why a gang waits; waits is false for one that does not.
-	Explain(id gang.ID) (code gang.Code, reason string, position int, waits bool)
+	// Reasons says in sentences why gangs wait, in their order; one that does not
+	// wait has none.
+	Reasons(ids []gang.ID) []string
+	// Waits reports whether a gang waits.
+	Waits(id gang.ID) bool
 }
 
 // Forever is the end of a simulation that is to run until nothing can change

@@ -116,7 +116,8 @@ func (s *stubborn) Next() (time.Time, bool) {
 	return s.next()
 }
 
-func (s *stubborn) Explain(gang.ID) (gang.Code, string, int, bool) { return "", "", 0, s.waits }
+func (s *stubborn) Reasons(ids []gang.ID) []string { return make([]string, len(ids)) }
+func (s *stubborn) Waits(gang.ID) bool             { return s.waits }
 
 func TestEnginesThatContradictTheWorld(t *testing.T) {
 	s := read(t, "cluster {\n node \"n\" {}\n}\n"+one("")+strings.Replace(one(""), "A", "other", 1))

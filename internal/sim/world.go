@@ -106,7 +106,7 @@ func (w *world) refuse(refused error, decisions []schedule.Decision) error {
 		}
 	}
 	for _, j := range submitted {
-		if _, _, _, waits := w.engine.Explain(j.ID); waits || started[j.ID] {
+		if w.engine.Waits(j.ID) || started[j.ID] {
 			continue
 		}
 		if len(reasons) == 0 {
