@@ -47,14 +47,20 @@ func (e *Engine) tellCodes() {
 	e.lookAtTenants()
 	looked := e.looked
 	e.looked, e.spare = e.spare[:0], looked // who has a code of its own is looked at again
-	slices.SortFunc(looked, byLine)
+	changed := e.changed[:0]
 	for _, w := range looked {
 		w.seen = false
-		if w.pile != nil { // it still waits
-			e.tellCode(w)
+		if w.pile != nil && e.changes(w) { // it still waits
+			changed = append(changed, w)
 		}
 	}
+	slices.SortFunc(changed, byLine)
+	for _, w := range changed {
+		e.decide(Wait{IDs: []gang.ID{w.ID}, Code: w.code, For: w.ahead})
+	}
 	clear(looked)
+	clear(changed)
+	e.changed = changed
 	e.tellPiles()
 }
 
@@ -62,16 +68,15 @@ func byLine(a, b *waiter) int {
 	return cmp.Or(cmp.Compare(a.tier.rank, b.tier.rank), cmp.Compare(a.tenant.Name, b.tenant.Name), cmp.Compare(a.Seq, b.Seq))
 }
 
-// tellCode tells why one gang waits, if that is news.
-func (e *Engine) tellCode(w *waiter) {
+// changes finds the code of one gang, and reports whether that is news.
+func (e *Engine) changes(w *waiter) bool {
 	before := w.told()
-	code, own := e.findCode(w)
-	if w.code, w.own, w.judged = code, own, e.decision; own {
+	w.code, w.own = e.findCode(w)
+	w.judged = e.decision
+	if w.own {
 		e.look(w)
 	}
-	if code != before {
-		e.decide(Wait{IDs: []gang.ID{w.ID}, Code: code, For: w.ahead})
-	}
+	return w.code != before
 }
 
 // told is the code that a gang was told last.

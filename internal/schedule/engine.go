@@ -71,6 +71,7 @@ type Engine struct {
 	// that have a cap.
 	looked  []*waiter
 	spare   []*waiter
+	changed []*waiter
 	limited []*tenant
 
 	// Counts of what was cut off, or came to nothing.

@@ -19,7 +19,8 @@ const (
 // tier is a service class with its queue: a line for each tenant, by name.
 type tier struct {
 	Tier
-	rank    int // by priority, from 0
+	rank    int    // by priority, from 0
+	over    []bool // whether it preempts a tier, by the rank of that
 	lines   []*line
 	piles   []*pile
 	gangs   int

@@ -139,6 +139,14 @@ func (e *Engine) place(w *waiter, z size) *found {
 		return nil
 	}
 	z.request = e.relax(z.request)
+	if f := e.quick(w, z); f != nil {
+		return f
+	}
+	return e.placeAnyhow(w, z)
+}
+
+// placeAnyhow is place by looking at all choices.
+func (e *Engine) placeAnyhow(w *waiter, z size) *found {
 	if z.members == 1 {
 		return e.soonest(w, z, e.singleNodes(z.request, w.shape.warmModel()))
 	}

@@ -139,11 +139,14 @@ func (e *Engine) below(t *tier) []candidate {
 
 func (e *Engine) findCandidates(t *tier, borrowed func(*run) bool) []candidate {
 	var out []candidate
+	for len(t.over) < len(e.tiers) {
+		t.over = append(t.over, slices.Contains(t.Preempts, e.tiers[len(t.over)].Name))
+	}
 	for _, r := range e.ends {
 		if r.stop != nil || r.spec.Pinned || e.now.Sub(r.began) < r.tier.Protected {
 			continue
 		}
-		if slices.Contains(t.Preempts, r.tier.Name) && !r.owed || borrowed(r) {
+		if t.over[r.tier.rank] && !r.owed || borrowed(r) {
 			loss, _ := e.loss(r, t.Grace)
 			out = append(out, candidate{r, loss})
 		}

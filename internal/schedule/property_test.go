@@ -436,6 +436,7 @@ func (p *player) Check(t *rapid.T) {
 	if !reflect.DeepEqual(seats, p.held) {
 		t.Fatalf("the engine has the seats %v, want %v", seats, p.held)
 	}
+	p.checkQuick(t)
 	p.checkUse(t)
 	p.checkPlans(t)
 	p.checkFixed(t)
@@ -469,6 +470,22 @@ func (p *player) checkCodes(t *rapid.T) {
 	for id, w := range p.e.waiting {
 		if code, _ := p.e.findCode(w); code != w.told() {
 			t.Fatalf("%s was told that it waits for %q, and waits for %q\n%s", id, w.told(), code, p.story())
+		}
+	}
+}
+
+// checkQuick: what is found by going straight to the best place is what looking
+// at all of them finds.
+func (p *player) checkQuick(t *rapid.T) {
+	for id, w := range p.e.waiting {
+		for _, z := range w.shape.sizes {
+			if z.perNode == 0 || z.missing != "" {
+				continue
+			}
+			z.request = p.e.relax(z.request)
+			if f := p.e.quick(w, z); f != nil && !reflect.DeepEqual(f, p.e.placeAnyhow(w, z)) {
+				t.Fatalf("%s is placed quickly on %+v, and by looking at all on %+v", id, f, p.e.placeAnyhow(w, z))
+			}
 		}
 	}
 }
