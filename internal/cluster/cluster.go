@@ -17,6 +17,8 @@ type Cluster struct {
 	spots   int
 	journal []undo
 	marks   int
+	// version is that of the present state, last the last one that was given.
+	version, last uint64
 }
 
 // New makes an empty cluster with the given levels, widest first; the node is
@@ -105,8 +107,20 @@ func (c *Cluster) Set(spec Spec) error {
 	}
 	c.join(n)
 	c.count(n, +1)
+	c.changed()
 	return nil
 }
+
+// changed gives the state that the cluster is in now a version that none had
+// before.
+func (c *Cluster) changed() {
+	c.last++
+	c.version = c.last
+}
+
+// Version tells states of the cluster apart: while it is the same, so is all
+// that is held, and all that is known of nodes.
+func (c *Cluster) Version() uint64 { return c.version }
 
 func spot(s Spec) int {
 	if s.Spot {
@@ -132,6 +146,7 @@ func (c *Cluster) Remove(id string) error {
 	delete(c.byID, id)
 	c.nodes = slices.DeleteFunc(c.nodes, func(m *Node) bool { return m == n })
 	c.findModels()
+	c.changed()
 	return nil
 }
 
@@ -155,17 +170,20 @@ func (c *Cluster) Release(n *Node, gpus Mask) {
 
 func (c *Cluster) setUsed(n *Node, used Mask) {
 	if c.marks > 0 {
-		c.journal = append(c.journal, undo{n, n.used})
+		c.journal = append(c.journal, undo{n, n.used, c.version})
 	}
 	before := n.Free().Count()
 	n.used = used
 	c.recount(n, before)
+	c.changed()
 }
 
 // undo restores what members held of a node.
 type undo struct {
 	node *Node
 	used Mask
+	// version is that of the state before.
+	version uint64
 }
 
 // Mark begins a trial and returns where to roll back to. Trials nest.
@@ -181,6 +199,7 @@ func (c *Cluster) Rollback(mark int) {
 		before := u.node.Free().Count()
 		u.node.used = u.used
 		c.recount(u.node, before)
+		c.version = u.version
 	}
 	c.journal = c.journal[:mark]
 	c.marks--

@@ -70,6 +70,7 @@ type Engine struct {
 	// looked are the gangs whose codes are to be found anew, limited the tenants
 	// that have a cap.
 	looked  []*waiter
+	spots   map[outline]spot
 	spare   []*waiter
 	changed []*waiter
 	limited []*tenant
@@ -97,6 +98,7 @@ func New(c Config) *Engine {
 		runs:    make(map[gang.ID]*run),
 		seats:   make(map[Seat]*seat),
 		leaving: make(map[string]bool),
+		spots:   make(map[outline]spot),
 		room:    1,
 	}
 	for _, t := range c.Tiers {

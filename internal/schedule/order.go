@@ -27,8 +27,8 @@ type tier struct {
 	running int // GPUs
 	// reserved counts the future starts in a decision.
 	reserved int
-	// candidates may be stopped for its gangs, as of the round listed and of so
-	// many orders to stop.
+	// candidates may be stopped for its gangs, as of the decision listed and of
+	// so many starts and orders to stop.
 	candidates []candidate
 	listed     uint64
 	listedAt   uint64

@@ -139,7 +139,7 @@ func (e *Engine) place(w *waiter, z size) *found {
 		return nil
 	}
 	z.request = e.relax(z.request)
-	if f := e.quick(w, z); f != nil {
+	if f, sure := e.quick(w, z); sure {
 		return f
 	}
 	return e.placeAnyhow(w, z)

@@ -130,9 +130,9 @@ func (e *Engine) candidates(w *waiter) []candidate {
 // below lists who may be stopped for gangs of a tier: it is the same for all of
 // them in a decision, until one is told to stop.
 func (e *Engine) below(t *tier) []candidate {
-	if t.listed != e.round || t.listedAt != e.stopped {
+	if t.listed != e.decision || t.listedAt != e.stopped+e.starts {
 		t.candidates = e.findCandidates(t, func(*run) bool { return false })
-		t.listed, t.listedAt = e.round, e.stopped
+		t.listed, t.listedAt = e.decision, e.stopped+e.starts
 	}
 	return t.candidates
 }

@@ -4,38 +4,76 @@ import (
 	"cmp"
 
 	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // quick is place where the counts of the domains say all: of one model, with
 // nothing to avoid and nothing warm. It goes down to the domain that place would
-// try first, and makes nothing on the way. Where the best aim cannot be met
-// there, it finds nothing, and place has to look at the others.
-func (e *Engine) quick(w *waiter, z size) *found {
+// try first, and makes nothing on the way. Unless it is sure, place has to look
+// at the others.
+func (e *Engine) quick(w *waiter, z size) (f *found, sure bool) {
 	models := e.modelsFor(z.request)
 	if len(models) != 1 || w.shape.warmModel() != "" || e.cfg.Policy.NoTopology || !e.exact(z.request, models[0]) {
-		return nil
+		return nil, false
 	}
-	c := choice{model: models[0]}
-	if z.members == 1 {
-		if c.node = e.fullest(z.perNode, c.model); c.node == nil {
-			return nil
-		}
-		c.domain, c.nodes = e.leaf(c.node), []*cluster.Node{c.node}
-	} else {
-		for level := z.narrowest; level >= z.require && c.domain == nil; level-- {
-			c.domain = e.tightest(z.request, c.model, level)
-		}
-		if c.domain == nil {
-			return nil
-		}
-		c.nodes = e.eligible(c.domain, z.request, c.model, cluster.Free)
+	s := e.spotFor(z.request, models[0])
+	if s.place == nil {
+		return nil, s.none
 	}
-	p := c.place(z.request, aims[0])
-	if p == nil {
-		return nil
+	end := e.now.Add(w.startup(false) + w.left(z, models[0])).UnixNano()
+	return &found{place: s.place, size: z, gpu: models[0], warm: w.shape.load == 0, end: end}, true
+}
+
+// outline is all that decides where a request lies that the counts of domains
+// answer: many shapes have one.
+type outline struct {
+	members, perNode, require, narrowest int
+	model                                string
+}
+
+// spot is where the requests of an outline lie in a state of the cluster.
+type spot struct {
+	version uint64
+	place   gang.Placement // nil where the best aim cannot be met in the first domain
+	none    bool           // no domain suffices
+}
+
+// maxSpots bounds those that are kept.
+const maxSpots = 1024
+
+func (e *Engine) spotFor(r request, model string) spot {
+	key := outline{r.members, r.perNode, r.require, r.narrowest, model}
+	s, known := e.spots[key]
+	if known && s.version == e.cluster.Version() {
+		return s
 	}
-	end := e.now.Add(w.startup(false) + w.left(z, c.model)).UnixNano()
-	return &found{place: p, size: z, gpu: c.model, warm: w.shape.load == 0, end: end}
+	s = e.findSpot(r, model)
+	if len(e.spots) >= maxSpots {
+		clear(e.spots)
+	}
+	e.spots[key] = s
+	return s
+}
+
+func (e *Engine) findSpot(r request, model string) spot {
+	s := spot{version: e.cluster.Version()}
+	c := choice{model: model}
+	if r.members == 1 {
+		if c.node = e.fullest(r.perNode, model); c.node != nil {
+			c.domain, c.nodes = e.leaf(c.node), []*cluster.Node{c.node}
+		}
+	}
+	for level := r.narrowest; r.members > 1 && level >= r.require && c.domain == nil; level-- {
+		c.domain = e.tightest(r, model, level)
+	}
+	if s.none = c.domain == nil; s.none {
+		return s
+	}
+	if c.nodes == nil {
+		c.nodes = e.eligible(c.domain, r, model, cluster.Free)
+	}
+	s.place = c.place(r, aims[0])
+	return s
 }
 
 // tightest is the domain of a level that has enough nodes and the least room.
