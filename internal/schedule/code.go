@@ -91,10 +91,10 @@ func (w *waiter) told() gang.Code {
 func (e *Engine) tellPiles() {
 	for _, t := range e.tiers {
 		for _, p := range t.piles {
-			if p.shape.common == p.code {
+			if p.next == p.code {
 				continue
 			}
-			if p.code = p.shape.common; p.code == "" {
+			if p.code = p.next; p.code == "" {
 				continue // each has its own
 			}
 			var ids []gang.ID
@@ -132,29 +132,96 @@ func (e *Engine) lookAtAll(t *tier, of *tenant) {
 	}
 }
 
-// lookAtShapes finds for each shape the code that its gangs have in common. It
-// looks at those of shapes of which only some would delay others, and of those
-// that fitted until this decision started others.
+// lookAtShapes finds for each pile the code that its gangs have in common. It
+// looks at those of piles of which only some would delay others.
 func (e *Engine) lookAtShapes() {
+	e.findLosers()
 	for _, s := range e.shapes {
-		if s.common = e.common(s); s.common == "" || e.lostRoom(s) {
-			for _, p := range s.piles {
+		for _, p := range s.piles {
+			if p.next = e.common(p); p.next == "" {
 				e.lookAtPile(p)
 			}
 		}
 	}
 }
 
-// common is the code of the gangs of a shape that have none of their own; empty
+// common is the code of the gangs of a pile that have none of their own; empty
 // where each has its own.
-func (e *Engine) common(s *shape) gang.Code {
-	switch {
-	case s.longRound != e.round:
-		return e.shapeCode(s)
-	case slices.ContainsFunc(s.piles, func(p *pile) bool { return p.least < s.long }):
+func (e *Engine) common(p *pile) gang.Code {
+	switch s := p.shape; {
+	case s.longRound == e.round && p.least < s.long:
 		return ""
+	case s.longRound == e.round:
+		return gang.CodeReservedOther
+	case p.lostIn == e.room:
+		return gang.CodeFairShare
+	default:
+		return e.shapeCode(s)
 	}
-	return gang.CodeReservedOther
+}
+
+// findLosers notes the piles whose gangs would have fitted when this decision
+// began, and that lost that room to another tenant of their tier.
+func (e *Engine) findLosers() {
+	if e.cfg.Policy.Arrival || len(e.begun) == 0 {
+		return
+	}
+	mark := e.cluster.Mark()
+	for _, r := range e.begun {
+		e.vacate(r)
+	}
+	for _, s := range e.shapes {
+		if s.failed == e.room && s.failedIn < e.decision || // it did not fit even then
+			!slices.ContainsFunc(s.sizes, func(z size) bool { return e.anyDomain(e.relax(z.request), cluster.Free) }) {
+			continue
+		}
+		for _, p := range s.piles {
+			e.lose(p)
+		}
+	}
+	e.cluster.Rollback(mark)
+}
+
+// lose notes that a pile lost its room to those who started in its tier: if these
+// are of one tenant, then its own gangs did not.
+func (e *Engine) lose(p *pile) {
+	var to *tenant
+	several, any := false, false
+	for _, r := range e.begun {
+		if r.tier == p.tier {
+			several = several || any && r.tenant != to
+			to, any = r.tenant, true
+		}
+	}
+	if !any {
+		return
+	}
+	if several || p.lostIn == e.room && p.spared != to {
+		to = nil
+	}
+	if p.spared != to || p.lostIn != e.room {
+		e.lookAtStack(p, p.spared)
+		e.lookAtStack(p, to)
+	}
+	p.lostIn, p.lostAt, p.spared = e.room, e.decision, to
+}
+
+// lostToShare reports whether a gang would have fitted if another tenant of its
+// tier had not taken the room, and there has been none since.
+func (e *Engine) lostToShare(w *waiter) bool {
+	p := w.pile
+	return p.lostIn == e.room && p.spared != w.tenant && w.entered <= p.lostAt
+}
+
+func (e *Engine) lookAtStack(p *pile, of *tenant) {
+	if of == nil {
+		return
+	}
+	if at, found := p.find(of.Name); found {
+		for _, w := range p.stacks[at].waiters {
+			e.look(w)
+		}
+	}
 }
 
 func (e *Engine) lookAtPile(p *pile) {
@@ -163,14 +230,6 @@ func (e *Engine) lookAtPile(p *pile) {
 			e.look(w)
 		}
 	}
-}
-
-// lostRoom reports whether a shape fitted when this decision began.
-func (e *Engine) lostRoom(s *shape) bool {
-	if e.cfg.Policy.Arrival || len(e.begun) == 0 || s.failed == e.room && s.failedIn < e.decision {
-		return false
-	}
-	return e.fitted(s)
 }
 
 // lookAtTenants looks at the gangs of tenants whose cap may hold them back, or
@@ -199,7 +258,7 @@ func (e *Engine) findCode(w *waiter) (code gang.Code, own bool) {
 		code, w.ahead = gang.CodeReservedOther, e.head.ID
 	default:
 		code = e.codeFor(w)
-		own = code != w.shape.common
+		own = code != w.pile.next
 	}
 	if code != gang.CodeReservedOther {
 		w.ahead = ""
@@ -213,9 +272,6 @@ func (e *Engine) codeFor(w *waiter) gang.Code {
 		return gang.CodeReservedOther
 	}
 	if e.lostToShare(w) {
-		w.lostIn = e.room
-	}
-	if w.lostIn == e.room {
 		return gang.CodeFairShare // until there is room again
 	}
 	return e.shapeCode(w.shape)
@@ -227,36 +283,4 @@ func (e *Engine) shapeCode(s *shape) gang.Code {
 		s.coded, s.code = e.room+e.starts, e.code(s.sizes[0].request)
 	}
 	return s.code
-}
-
-// lostToShare reports whether a gang would have fitted when this decision
-// began, and another tenant of its tier took the room.
-func (e *Engine) lostToShare(w *waiter) bool {
-	if e.cfg.Policy.Arrival {
-		return false
-	}
-	other := false
-	for _, r := range e.begun {
-		other = other || r.tier == w.tier && r.tenant != w.tenant
-	}
-	if !other {
-		return false
-	}
-	return e.fitted(w.shape)
-}
-
-// fitted reports whether a shape would have fitted before anything started in
-// this decision.
-func (e *Engine) fitted(s *shape) bool {
-	if s.fittedRound == e.round {
-		return s.fitted
-	}
-	s.fittedRound = e.round
-	mark := e.cluster.Mark()
-	for _, r := range e.begun {
-		e.vacate(r)
-	}
-	s.fitted = slices.ContainsFunc(s.sizes, func(z size) bool { return e.anyDomain(e.relax(z.request), cluster.Free) })
-	e.cluster.Rollback(mark)
-	return s.fitted
 }

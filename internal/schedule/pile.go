@@ -20,8 +20,14 @@ type pile struct {
 	guaranteed int
 	// least is no more than any of its gangs takes.
 	least time.Duration
-	// code is what its gangs were told last that have none of their own.
-	code gang.Code
+	// code is what its gangs were told last that have none of their own, next what
+	// they are to be told.
+	code, next gang.Code
+	// lostIn is the engine's room in which its gangs lost what they would have
+	// fitted in, lostAt the decision, and spared the tenant that took it, if it was
+	// one.
+	lostIn, lostAt uint64
+	spared         *tenant
 }
 
 // stack is those of one tenant, by their places. In a decision, those before at

@@ -36,10 +36,9 @@ type waiter struct {
 	round uint64  // in which its turn came last
 	// seen: its code is to be found anew.
 	seen bool
-	// lostIn is the engine's room when another tenant took what it would have
-	// fitted in.
-	lostIn uint64
-	phase  phase // of the order, in which that was
+	// entered is the decision in which it came to wait.
+	entered uint64
+	phase   phase // of the order, in which that was
 	// start is when its future start was told last to be; zero where it never
 	// held one. claims is the round in which it held one last.
 	start  time.Time
@@ -70,15 +69,10 @@ type shape struct {
 	// coded is the engine's room, and starts, with which its code was found last.
 	coded uint64
 	code  gang.Code
-	// common is the code of those of its gangs that have none of their own.
-	common gang.Code
 	// gangs that would take long, or longer, would have delayed others in the
 	// decision longRound.
 	longRound uint64
 	long      time.Duration
-	// fitted: in the decision fittedRound it would have fitted at its begin.
-	fittedRound uint64
-	fitted      bool
 }
 
 // size is one that a gang can run at: what placement needs to know of it, and
@@ -243,6 +237,7 @@ func (w *waiter) atLeast() time.Duration {
 func (e *Engine) enqueue(w *waiter) {
 	w.shape.gangs++
 	e.waiting[w.ID] = w
+	w.entered = e.decision
 	w.tier.insert(w)
 	e.look(w)
 }
