@@ -54,7 +54,7 @@ func (t *terminal) simulate(ctx context.Context, path string, asJSON bool, until
 	if asJSON {
 		tell = sim.WriteJSON(out)
 	}
-	err = sim.Run(scenario, schedule.New(scenario.Rules), until, func(r sim.Record) error {
+	_, err = sim.Run(scenario, schedule.New(scenario.Rules), sim.Options{Until: until}, func(r sim.Record) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -24,7 +24,7 @@ func recorded(t *testing.T) (*config.Scenario, []Record) {
 		{seconds(27), start("B", 1, 4, "n-0", "n-1")}, {seconds(38), start("A", 2, 8, "n-0")},
 	}, log: new(bytes.Buffer)}
 	checker := NewChecker(s)
-	err := Run(s, e, Forever, func(r Record) error {
+	_, err := Run(s, e, Options{Until: Forever}, func(r Record) error {
 		records = append(records, r)
 		return checker.Take(r)
 	})

@@ -31,6 +31,9 @@ type job struct {
 	// held and kept are in GPU-seconds: all that it held, and the run time that
 	// need not be done again.
 	held, kept float64
+	// lost had to be run again, loading is of weights and checkpoints.
+	lost, loading float64
+	outcome       Outcome
 }
 
 // stage is where a job is in its life.
@@ -64,6 +67,11 @@ func (w *world) move(j *job, to stage) {
 
 // arrive has a gang submitted for the first time.
 func (w *world) arrive(j *job) {
+	if e := w.options.Estimator; e != nil {
+		spec := *j.Spec // which the gangs of one block share
+		spec.Estimate = e.Estimate(&j.ScenarioGang)
+		j.Spec = &spec
+	}
 	w.tell(j.ID, Submitted{j.Spec.Tenant, j.Spec.Tier, j.Spec.GPUs})
 	w.account.arrivals++
 	j.seq = w.account.arrivals
@@ -94,6 +102,10 @@ func (w *world) finish(j *job, how Outcome) {
 		w.account.wasted += j.kept
 	}
 	w.move(j, over)
+	j.outcome = how
+	if e := w.options.Estimator; e != nil && how == Succeeded {
+		e.Finished(&j.ScenarioGang)
+	}
 	w.tell(j.ID, Finished{how})
 }
 

@@ -31,6 +31,9 @@ func (w *world) carryOut(d schedule.Decision) error {
 		}
 		w.carryOn(a)
 	case schedule.Wait:
+		if w.options.NoReasons {
+			return nil
+		}
 		for i, reason := range w.engine.Reasons(d.IDs) {
 			w.tell(d.IDs[i], Pending{d.Code, reason})
 		}

@@ -182,7 +182,7 @@ func TestWorld(t *testing.T) {
 			s := read(t, "cluster {\n node \"n\" {\n count = 2\n }\n}\n"+c.scenario)
 			var out bytes.Buffer
 			checker, write := NewChecker(s), WriteJSON(&out)
-			err := Run(s, &puppet{c.script, &out}, Forever, func(r Record) error {
+			_, err := Run(s, &puppet{c.script, &out}, Options{Until: Forever}, func(r Record) error {
 				if err := checker.Take(r); err != nil {
 					t.Error(err)
 				}

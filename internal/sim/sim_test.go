@@ -20,7 +20,7 @@ import (
 func play(s *config.Scenario, e Engine, until time.Duration) (string, *Checker, error) {
 	var out bytes.Buffer
 	checker, write := NewChecker(s), WriteJSON(&out)
-	err := Run(s, e, until, func(r Record) error { return errors.Join(checker.Take(r), write(r)) })
+	_, err := Run(s, e, Options{Until: until}, func(r Record) error { return errors.Join(checker.Take(r), write(r)) })
 	return out.String(), checker, err
 }
 
@@ -151,7 +151,7 @@ func TestEnginesThatContradictTheWorld(t *testing.T) {
 func TestOutputThatFails(t *testing.T) {
 	s := read(t, "cluster {\n node \"n\" {}\n}\n"+one(""))
 	full, told := errors.New("the disk is full"), 0
-	err := Run(s, schedule.New(s.Rules), Forever, func(Record) error {
+	_, err := Run(s, schedule.New(s.Rules), Options{Until: Forever}, func(Record) error {
 		told++
 		return full
 	})
@@ -165,7 +165,7 @@ func TestReasonsOfRefusal(t *testing.T) {
 	s := read(t, "cluster {\n node \"n\" {}\n}\n"+
 		"gang \"wide\" {\n count = 2\n gpus = 16\n duration = \"1s\"\n}\n"+one("")+"gang \"odd\" {\n gpus = 8\n gpu = \"X\"\n duration = \"1s\"\n}\n")
 	var got []string
-	err := Run(s, schedule.New(s.Rules), Forever, func(r Record) error {
+	_, err := Run(s, schedule.New(s.Rules), Options{Until: Forever}, func(r Record) error {
 		if f, ok := r.Fact.(Rejected); ok {
 			got = append(got, string(r.Gang)+": "+f.Reason)
 		}

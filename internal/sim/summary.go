@@ -93,6 +93,8 @@ func (c *account) charge(a *attempt, now, kept time.Duration) {
 	c.lost += gpus * (a.ran - kept).Seconds()
 	c.saving += gpus * a.stood.Seconds()
 	c.loading += gpus * (held - a.ran - a.stood).Seconds()
+	a.job.lost += gpus * (a.ran - kept).Seconds()
+	a.job.loading += gpus * (held - a.ran - a.stood).Seconds()
 	a.job.kept += gpus * kept.Seconds()
 	a.job.held += gpus * held.Seconds()
 }

@@ -17,6 +17,7 @@ var epoch = time.Unix(0, 0).UTC()
 type world struct {
 	scenario *config.Scenario
 	engine   Engine
+	options  Options
 	sink     func(Record) error
 	// err is the first error of the sink.
 	err error
@@ -42,9 +43,9 @@ type world struct {
 	rounds, atOnce, quiet int
 }
 
-func newWorld(s *config.Scenario, e Engine, tell func(Record) error) *world {
+func newWorld(s *config.Scenario, e Engine, o Options, tell func(Record) error) *world {
 	w := &world{
-		scenario: s, engine: e, sink: tell,
+		scenario: s, engine: e, options: o, sink: tell,
 		nodes: make(map[string]*node, len(s.Nodes)), jobs: make(map[gang.ID]*job, len(s.Gangs)),
 		models: make(map[string]schedule.Model), living: len(s.Gangs),
 	}
