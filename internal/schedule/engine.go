@@ -152,11 +152,10 @@ func (e *Engine) settle() {
 	e.learnShapes()
 	e.recallFits()
 	e.renewEstimates()
-	e.clearCalendar()
 	e.honourPlans()
 	e.leaveNodes()
-	e.ordered = false
 	for pass := 0; ; pass++ {
+		e.begin()
 		e.considerAll()
 		e.grow()
 		if !e.unsettled() {
@@ -166,7 +165,6 @@ func (e *Engine) settle() {
 			e.Counts.CutSearches++
 			break
 		}
-		e.beginAgain()
 	}
 	e.tellStarts()
 	e.tellCodes()
@@ -199,7 +197,9 @@ func (e *Engine) unsettled() bool {
 	})
 }
 
-func (e *Engine) beginAgain() {
+// begin has nobody considered yet, and nothing claimed but for plans: of what
+// runs, each end is known by now.
+func (e *Engine) begin() {
 	e.ordered = false
 	e.round++
 	e.clearCalendar()

@@ -31,12 +31,14 @@ func (e *Engine) keep(p *plan) {
 	e.plans = append(e.plans, p)
 }
 
-// honourPlans starts those whose GPUs are free, drops those whose GPUs are
-// lost, and has the others hold what is theirs.
+// honourPlans starts those whose GPUs are free, and drops those whose GPUs are
+// lost, and what was held for victims that carry on then.
 func (e *Engine) honourPlans() {
 	for _, p := range slices.Clone(e.plans) {
 		w := e.waiting[p.owner]
 		switch {
+		case !slices.Contains(e.plans, p):
+			continue // another's end ended it
 		case w == nil && (!p.resizes || e.runs[p.owner] == nil):
 			e.forget(p) // it was cancelled
 			continue
@@ -51,9 +53,7 @@ func (e *Engine) honourPlans() {
 		if w != nil && p.free() {
 			e.forget(p)
 			e.startPlanned(w, p)
-			continue
 		}
-		e.addClaim(p.claim(w, e.runs[p.owner]))
 	}
 }
 
