@@ -76,6 +76,11 @@ bench: tools build ## Benchmarks, those against a real cluster included
 soak: tools build ## Run all tests again and again: make soak SOAK=2h
 	@.tools/soak $(SOAK)
 
+# Each property prints its first seed and the number of its events; -rapid.seed=SEED begins there again.
+.PHONY: properties
+properties: cc ## Try each property of the engine for a time, from a fresh seed: make properties SOAK=1h
+	go test -count=1 -timeout 0 -v -run 'Always|Strict|Random' ./internal/schedule ./internal/sim -soak=$(SOAK)
+
 .PHONY: clean
 clean: ## Remove what was built; tools and videos stay
 	rm -f $(addprefix .bin/,$(COMMANDS) staticcheck govulncheck judge-vulnerabilities)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/soak"
 )
 
 // player drives an engine at random, keeps its own account of who holds what,
@@ -36,6 +37,8 @@ type player struct {
 	// log and events are for the replay.
 	log    strings.Builder
 	events []timed
+	// happened counts the events but for those that ask whether more is decided.
+	happened int
 }
 
 type timed struct {
@@ -139,6 +142,7 @@ func (p *player) apply(t *rapid.T, ev Event) error {
 func (p *player) take(t *rapid.T, x timed) error {
 	ev := x.ev
 	p.events = append(p.events, x)
+	p.happened++
 	decisions, err := p.e.Apply(ev, p.now)
 	fmt.Fprintf(&p.log, "%+v %v\n", decisions, err)
 	p.note(ev)
@@ -518,13 +522,16 @@ func (p *player) checkFixed(t *rapid.T) {
 }
 
 func TestWhatMustAlwaysHold(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	soak.Check(t, 100_000, func(t *rapid.T) int {
 		p := newPlayer(t)
 		for range 4 {
 			p.Node(t)
 		}
-		t.Repeat(rapid.StateMachineActions(p))
+		for range rapid.IntRange(1, 4).Draw(t, "length") {
+			t.Repeat(rapid.StateMachineActions(p))
+		}
 		p.replay(t)
+		return p.happened
 	})
 }
 

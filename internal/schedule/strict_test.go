@@ -9,6 +9,7 @@ import (
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/soak"
 )
 
 // strictPlayer plays the order of the agent: tiers and arrival alone, and
@@ -18,7 +19,7 @@ import (
 type strictPlayer struct{ *player }
 
 func TestTheStrictOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	soak.Check(t, 50_000, func(t *rapid.T) int {
 		p := newPlayer(t)
 		p.plain = true
 		p.cfg.Tenants, p.cfg.Policy = nil, Policy{Arrival: true, NoBackfill: true, NoPreemption: true}
@@ -28,6 +29,7 @@ func TestTheStrictOrder(t *testing.T) {
 		}
 		t.Repeat(rapid.StateMachineActions(strictPlayer{p}))
 		p.replay(t)
+		return p.happened
 	})
 }
 

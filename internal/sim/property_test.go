@@ -12,6 +12,7 @@ import (
 	"github.com/gangd/gangd/internal/config"
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/schedule"
+	"github.com/gangd/gangd/internal/soak"
 )
 
 // drawScenario writes the HCL of a random cluster, workload and set of
@@ -93,10 +94,26 @@ func drawTroubles(t *rapid.T, add func(string, ...any), nodes int) {
 	}
 }
 
+// counter is the engine, and counts the events that it is told of.
+type counter struct {
+	*schedule.Engine
+	events int
+}
+
+// Apply counts.
+func (c *counter) Apply(event schedule.Event, now time.Time) ([]schedule.Decision, error) {
+	if all, together := event.(schedule.Together); together {
+		c.events += len(all)
+	} else {
+		c.events++
+	}
+	return c.Engine.Apply(event, now)
+}
+
 // meddler is the engine, in whose place attempts are ordered to stop, to be
 // resized, and to carry on, as a test draws it.
 type meddler struct {
-	*schedule.Engine
+	counter
 	t       *rapid.T
 	at      time.Time
 	left    int
@@ -108,7 +125,7 @@ type meddler struct {
 // Apply adds orders to what the engine decides.
 func (m *meddler) Apply(event schedule.Event, now time.Time) ([]schedule.Decision, error) {
 	m.forget(event)
-	out, err := m.Engine.Apply(event, now)
+	out, err := m.counter.Apply(event, now)
 	out = slices.DeleteFunc(out, func(d schedule.Decision) bool { _, stops := d.(schedule.Stop); return stops })
 	for _, d := range out {
 		if s, ok := d.(schedule.Start); ok {
@@ -165,25 +182,27 @@ func (m *meddler) Next() (time.Time, bool) {
 // Random plays come to an end at which every gang has ended, keep all
 // invariants, and come out the same when they are played again.
 func TestRandomPlays(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	soak.Check(t, 50_000, func(t *rapid.T) int {
 		src := drawScenario(t)
 		s, err := config.ParseScenario("drawn.hcl", []byte(src))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, src)
 		}
-		out, checker, err := play(s, schedule.New(s.Rules), Forever)
+		e := &counter{Engine: schedule.New(s.Rules)}
+		out, checker, err := play(s, e, Forever)
 		if left := checker.Unfinished(); err != nil || len(left) > 0 {
 			t.Fatalf("%v; unfinished: %v\n%s\n%s", err, left, src, out)
 		}
 		if again, _, _ := play(s, schedule.New(s.Rules), Forever); again != out {
 			t.Fatalf("played again it gives something else:\n%s\nand\n%s", out, again)
 		}
+		return e.events
 	})
 }
 
 // The same with stops of every kind at any time.
 func TestRandomPlaysWithStops(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	soak.Check(t, 50_000, func(t *rapid.T) int {
 		src := drawScenario(t)
 		s, err := config.ParseScenario("drawn.hcl", []byte(src))
 		if err != nil {
@@ -191,7 +210,7 @@ func TestRandomPlaysWithStops(t *testing.T) {
 		}
 		rules := s.Rules
 		rules.Policy.NoPreemption = true // nobody waits for what it would have stopped
-		m := &meddler{Engine: schedule.New(rules), t: t, at: epoch, left: 30, pinned: make(map[gang.ID]bool), ordered: make(map[schedule.Seat]bool)}
+		m := &meddler{counter: counter{Engine: schedule.New(rules)}, t: t, at: epoch, left: 30, pinned: make(map[gang.ID]bool), ordered: make(map[schedule.Seat]bool)}
 		for _, g := range s.Gangs {
 			m.pinned[g.ID] = g.Spec.Pinned
 		}
@@ -199,5 +218,6 @@ func TestRandomPlaysWithStops(t *testing.T) {
 		if left := checker.Unfinished(); err != nil || len(left) > 0 {
 			t.Fatalf("%v; unfinished: %v\n%s\n%s", err, left, src, out)
 		}
+		return m.events
 	})
 }
