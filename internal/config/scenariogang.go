@@ -95,6 +95,11 @@ func (r *scenarioReader) checkMembers(g ScenarioGang, found, exits places) {
 	if perNode == 0 {
 		return // no node has such GPUs: it will be rejected
 	}
+	for _, size := range g.Spec.Elastic {
+		if g.Spec.GPUsPerNode == 0 && size.GPUs > perNode && size.GPUs%perNode != 0 {
+			r.fault("elastic", found.at["elastic"], "elastic: %d is no multiple of gpus_per_node, which is %d where it is not given.", size.GPUs, perNode)
+		}
+	}
 	members := g.Spec.GPUs / perNode
 	if s := g.Spec.Topology.Segment; g.Spec.GPUsPerNode == 0 && s > 0 && members%s != 0 {
 		r.fault("segment", found.at["segment"], "segment: %d nodes do not divide the %d members.", s, members)

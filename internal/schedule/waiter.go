@@ -136,6 +136,9 @@ func (e *Engine) shapeOf(g Gang) (*shape, error) {
 	var refused error
 	for _, z := range sizes {
 		r, err := e.request(g, z.GPUs)
+		if err == nil && r.perNode > 0 && r.members*r.perNode != z.GPUs {
+			continue // not so many members as the nodes' size suggests
+		}
 		if err != nil {
 			refused = cmp.Or(refused, err)
 			continue

@@ -41,3 +41,8 @@ gang "far" {
   gpus = 8
   gpus_per_nodes = 8
 }
+gang "sizes" {
+  gpus     = 12
+  duration = "60s"
+  elastic  = { "4" = "3m", "8" = "2m", "12" = "1m" }
+}
