@@ -178,7 +178,7 @@ const maxPasses = 16
 func (e *Engine) considerAll() {
 	e.head = nil
 	for _, t := range e.tiers {
-		t.reserved = 0
+		t.reserved, t.first = 0, nil
 	}
 	order := e.newOrder()
 	for w := order.next(); w != nil; w = order.next() {

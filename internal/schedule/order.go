@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/gangd/gangd/internal/gang"
 )
 
 const (
@@ -36,11 +34,9 @@ type tier struct {
 	// credit is the shortfall of its min_share, in GPU-seconds, over the time in
 	// which it had gangs waiting, less what was spent.
 	credit float64
-	// first is the blocked gang that was first of the tier since then; kept says
-	// that it stays so.
-	first gang.ID
-	since time.Time
-	kept  bool
+	// first is the gang that is the first blocked one since the last decision, and
+	// kept one that has been that for so long that it stays so.
+	first, kept *waiter
 }
 
 // line is the gangs of one tenant and tier that wait, by arrival. In a decision,
@@ -129,7 +125,6 @@ func (e *Engine) newOrder() *order {
 	o := &order{e: e, blocked: make(map[*tier]int), heads: e.heads}
 	for _, t := range e.tiers {
 		if t.gangs == 0 {
-			t.first = ""
 			continue
 		}
 		o.rest = append(o.rest, t)
@@ -214,8 +209,8 @@ func (o *order) guaranteed(w *waiter) bool {
 // keptPlace is the gang that comes first because one has waited there for long:
 // that one, after the older ones of its tenant.
 func (o *order) keptPlace(t *tier) *waiter {
-	kept := o.e.waiting[t.first]
-	if o.e.cfg.Policy.Arrival || !t.kept || kept == nil || kept.round == o.e.round {
+	kept := t.kept
+	if o.e.cfg.Policy.Arrival || !o.e.isWaiting(kept) || kept.round == o.e.round {
 		return nil
 	}
 	return o.first(t, func(t *tenant) bool { return t == kept.tenant }, func(w *waiter) bool { return w.Seq <= kept.Seq })
@@ -308,7 +303,7 @@ func (o *order) seen(w *waiter, v verdict) {
 	switch v {
 	case blocked:
 		if o.blocked[w.tier] == 0 {
-			o.e.firstBlocked(w)
+			w.tier.first = w
 		}
 		o.blocked[w.tier]++
 		if o.phase == byMinShare {
@@ -317,19 +312,26 @@ func (o *order) seen(w *waiter, v verdict) {
 		if o.e.cfg.Policy.NoBackfill {
 			o.e.head, o.done = w, true
 		}
-	case started:
-		if w.tier.first == w.ID {
-			w.tier.first, w.tier.kept = "", false
-		}
-	case idle, stuck:
+	case started, idle, stuck:
 	}
 }
 
-// firstBlocked notes since when a gang is the first blocked one of its tier.
-func (e *Engine) firstBlocked(w *waiter) {
-	t := w.tier
-	if t.first != w.ID {
-		t.first, t.since, t.kept = w.ID, e.now, false
+// keepPlaces adds the time that passed to what the first blocked gangs have been
+// that for. Others may have been it in between: a gang that comes from time to
+// time, and is ahead for a moment, does not have those wait for ever who need more
+// than what it leaves.
+func (e *Engine) keepPlaces(passed time.Duration) {
+	for _, t := range e.tiers {
+		w := t.first
+		if !e.isWaiting(w) {
+			continue
+		}
+		w.leading += passed
+		if w.leading >= keepsPlace && !e.isWaiting(t.kept) {
+			t.kept = w
+		}
 	}
-	t.kept = t.kept || e.now.Sub(t.since) >= keepsPlace
 }
+
+// isWaiting reports whether this is a gang that waits still.
+func (e *Engine) isWaiting(w *waiter) bool { return w != nil && e.waiting[w.ID] == w }

@@ -63,6 +63,7 @@ func (e *Engine) account() {
 	if passed <= 0 {
 		return
 	}
+	e.keepPlaces(passed)
 	if e.cfg.HalfLife > 0 {
 		kept := math.Exp2(-passed.Seconds() / e.cfg.HalfLife.Seconds())
 		for _, t := range e.tenants {

@@ -54,7 +54,8 @@ func (ev Reorder) apply(e *Engine) error {
 // forgetPlace: a gang that was moved or held does not keep the place that it got
 // by waiting as the first blocked one: others of its tenant would come with it.
 func (e *Engine) forgetPlace(w *waiter) {
-	if t := w.tier; t.first == w.ID {
-		t.first, t.kept = "", false
+	w.leading = 0
+	if w.tier.kept == w {
+		w.tier.kept = nil
 	}
 }
