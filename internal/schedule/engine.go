@@ -220,6 +220,7 @@ func (e *Engine) consider(w *waiter) verdict {
 		// behind others.
 		e.ordered = e.ordered || len(e.claims) > len(e.plans) || e.anyOwed()
 		e.start(w, found)
+		e.notePassed(w)
 		return started
 	}
 	if e.preempt(w, sizes) {

@@ -239,7 +239,7 @@ func (o *order) first(t *tier, of func(*tenant) bool, want func(*waiter) bool) *
 		if mine == nil {
 			continue
 		}
-		share := o.e.share(l.tenant)
+		share := o.e.shareOf(mine)
 		if best == nil || share < bestShare || share == bestShare && mine.Seq < best.Seq {
 			best, bestShare = mine, share
 		}

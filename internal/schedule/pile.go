@@ -131,7 +131,7 @@ func (o *order) firstHopeful(t *tier) *waiter {
 	for len(o.heads) > 0 {
 		top := &o.heads[0]
 		w := top.first
-		fresh := top.share == o.e.share(top.stack.tenant)
+		fresh := top.share == o.e.shareOf(w)
 		if fresh {
 			top.stack.at++
 		}
@@ -175,8 +175,9 @@ func (o *order) best(h *head) bool {
 		if s.at == len(s.waiters) {
 			continue
 		}
-		share := o.e.share(s.tenant)
-		if w := s.waiters[s.at]; h.first == nil || share < h.share || share == h.share && w.Seq < h.first.Seq {
+		w := s.waiters[s.at]
+		share := o.e.shareOf(w)
+		if h.first == nil || share < h.share || share == h.share && w.Seq < h.first.Seq {
 			h.stack, h.first, h.share = s, w, share
 		}
 	}

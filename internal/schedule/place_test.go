@@ -24,6 +24,24 @@ func movesWide(out []Decision) bool {
 	return slices.ContainsFunc(out, func(d Decision) bool { r, is := d.(Reserve); return is && r.ID == "wide" })
 }
 
+// What a tenant starts from behind a gang that holds a future start does not put
+// that gang behind those of others.
+func TestAPassedGangKeepsItsPlace(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	e := twoTenants(t, now)
+	out, err := e.Apply(Submit{aGang("small", 3, 4)}, now)
+	if start, is := out[0].(Start); err != nil || !is || start.ID != "small" {
+		t.Fatalf("decided %+v, %v", out, err)
+	}
+	e.tenants["b"].Weight = 2
+	other := aGang("other", 4, 8) // its tenant has less for its weight now
+	other.Spec.Tenant = "b"
+	out, err = e.Apply(Submit{other}, now)
+	if err != nil || movesWide(out) {
+		t.Errorf("decided %+v, %v", out, err)
+	}
+}
+
 // A gang that was the first blocked one for 5 minutes in all comes first, though
 // others were that in between.
 func TestAGangKeepsThePlaceThatItHadOffAndOn(t *testing.T) {

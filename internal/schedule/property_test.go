@@ -464,6 +464,19 @@ func (p *player) checkUse(t *rapid.T) {
 			t.Fatalf("tier %s is said to run on %d GPUs, and does on %d; its credit is %f", tier.Name, tier.running, n, tier.credit)
 		}
 	}
+	passed := make(map[*waiter]int)
+	for _, s := range p.e.seats {
+		if s.run != nil {
+			for _, w := range s.run.behind {
+				passed[w] += s.gpus.Count()
+			}
+		}
+	}
+	for id, w := range p.e.waiting {
+		if w.passed != passed[w] {
+			t.Fatalf("%s is said to be passed by those who run on %d GPUs, and is on %d", id, w.passed, passed[w])
+		}
+	}
 	if len(p.e.waiting) != len(p.waiting) || len(p.e.queue()) != len(p.waiting) {
 		t.Fatalf("%d gangs wait, %d in the order, want %d", len(p.e.waiting), len(p.e.queue()), len(p.waiting))
 	}

@@ -42,6 +42,8 @@ type run struct {
 	// owed: it was started under a min_share, by credit or within a guarantee,
 	// and the tiers above do not stop it.
 	owed bool
+	// behind are the gangs that it passed: older ones of its tenant that waited.
+	behind []*waiter
 	// stop is the order to end, if there is one.
 	stop *Stop
 	plan *plan
@@ -99,6 +101,9 @@ func (e *Engine) release(at Seat, s *seat) {
 	r := s.run
 	if r == nil {
 		return
+	}
+	for _, w := range r.behind {
+		w.passed -= s.gpus.Count()
 	}
 	r.tenant.running -= s.gpus.Count()
 	r.tier.running -= s.gpus.Count()

@@ -43,6 +43,28 @@ func (e *Engine) share(t *tenant) float64 {
 	return (float64(t.running) + t.past) / t.Weight
 }
 
+// shareOf is the share that decides on the place of a gang that waits: its
+// tenant's, without what started from behind that gang.
+func (e *Engine) shareOf(w *waiter) float64 {
+	if w.passed == 0 || e.cfg.Policy.Arrival {
+		return e.share(w.tenant)
+	}
+	return (float64(w.tenant.running-w.passed) + w.tenant.past) / w.tenant.Weight
+}
+
+// notePassed has the older gangs of a tenant that hold a future start keep their
+// places when a younger one starts: what may not take the room that they have a
+// claim to must not put them behind others either.
+func (e *Engine) notePassed(w *waiter) {
+	r := e.runs[w.ID]
+	for _, c := range e.claims {
+		if o := c.owner; o != nil && o.tier == w.tier && o.tenant == w.tenant && o.Seq < w.Seq {
+			o.passed += r.size.gpus()
+			r.behind = append(r.behind, o)
+		}
+	}
+}
+
 // Use is what a tenant holds and held, in GPUs: the running ones, and those of
 // the past as they decay.
 func (e *Engine) Use(tenant string) float64 {
@@ -114,8 +136,9 @@ func (e *Engine) firstOf(t *tier) *waiter {
 	var best *waiter
 	var bestShare float64
 	for _, l := range t.lines {
-		share := e.share(l.tenant)
-		if w := l.waiters[0]; best == nil || share < bestShare || share == bestShare && w.Seq < best.Seq {
+		w := l.waiters[0]
+		share := e.shareOf(w)
+		if best == nil || share < bestShare || share == bestShare && w.Seq < best.Seq {
 			best, bestShare = w, share
 		}
 	}

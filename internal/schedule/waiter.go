@@ -43,6 +43,8 @@ type waiter struct {
 	// held one. claims is the round in which it held one last.
 	start  time.Time
 	claims uint64
+	// passed counts the GPUs of those that started from behind it, and run.
+	passed int
 	// leading is how long it has been the first blocked one of its tier.
 	leading time.Duration
 	// plan is the preemption under way for it.
