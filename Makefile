@@ -79,7 +79,7 @@ soak: tools build ## Run all tests again and again: make soak SOAK=2h
 # Each property prints its first seed and the number of its events; -rapid.seed=SEED begins there again.
 .PHONY: properties
 properties: cc ## Try each property of the engine for a time, from a fresh seed: make properties SOAK=1h
-	go test -count=1 -timeout 0 -v -run 'Always|Strict|Random' ./internal/schedule ./internal/sim -soak=$(SOAK)
+	go test -count=1 -timeout 0 -v -run 'Always|Strict|Equal|Random|Share|Wide|Flood' ./internal/schedule ./internal/sim -soak=$(SOAK)
 
 .PHONY: clean
 clean: ## Remove what was built; tools and videos stay
