@@ -67,9 +67,7 @@ func (ev Adopt) apply(e *Engine) error {
 			e.runs[g.ID] = r
 		}
 		heap.Push(&e.ends, r)
-		if len(r.spec.Elastic) > 0 {
-			e.elastic = append(e.elastic, r)
-		}
+		e.mayResize(r)
 	}
 	return nil
 }

@@ -11,6 +11,18 @@ import (
 // maxGrowths bounds the gangs that are tried for a larger size in a decision.
 const maxGrowths = 16
 
+// mayResize notes a run whose gang could have another size in its place: the
+// oldest run grows first.
+func (e *Engine) mayResize(r *run) {
+	if len(r.spec.Elastic) == 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(e.elastic, r, func(o, r *run) int {
+		return cmp.Or(o.began.Compare(r.began), cmp.Compare(o.seq, r.seq), cmp.Compare(o.attempt, r.attempt))
+	})
+	e.elastic = slices.Insert(e.elastic, at, r)
+}
+
 // grow gives GPUs that no gang that waits can use, and none has a claim to, to
 // elastic gangs that run at less than they prefer, where that has them end
 // sooner.

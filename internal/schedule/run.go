@@ -85,9 +85,7 @@ func (e *Engine) start(w *waiter, f *found) {
 	e.begun = append(e.begun, r)
 	e.starts++
 	heap.Push(&e.ends, r)
-	if len(r.spec.Elastic) > 0 {
-		e.elastic = append(e.elastic, r)
-	}
+	e.mayResize(r)
 	e.dequeue(w)
 	e.decide(Start{ID: w.ID, Attempt: w.Attempt, Placement: f.place, GPUs: f.size.gpus(), Warm: warm, Done: w.Done, Owed: r.owed})
 }
