@@ -40,26 +40,7 @@ func TestEachTenantGetsItsShare(t *testing.T) {
 			halfLives = halfLives[1:4]
 		}
 		w := newTown(t, rapid.IntRange(1, 4).Draw(t, "nodes"), rapid.SampledFrom(halfLives).Draw(t, "half-life"))
-		tenants := names[:rapid.IntRange(2, 4).Draw(t, "tenants")]
-		weights := make(map[string]float64)
-		all := 0.0
-		for _, name := range tenants {
-			weights[name] = rapid.SampledFrom([]float64{0.5, 1, 1, 2, 3}).Draw(t, "weight")
-			all += weights[name]
-		}
-		for _, name := range tenants {
-			most := w.gpus()
-			if !turns {
-				most = max(1, int(float64(most)*weights[name]/all))
-			}
-			kinds := w.kinds(name, "production", most, true, 1, 2, 3, 4, 5, 8, 16, w.gpus())
-			w.stream(kinds, rapid.SampledFrom([]float64{0.1, 0.3, 0.6, 1.1, 1.1}).Draw(t, "load"))
-			limit := 0
-			if rapid.IntRange(0, 4).Draw(t, "capped") == 0 {
-				limit = rapid.IntRange(w.largest[name], w.gpus()).Draw(t, "max_gpus")
-			}
-			w.settle(schedule.Tenant{Name: name, Weight: weights[name], MaxGPUs: limit})
-		}
+		w.rivals(turns)
 		if rapid.Bool().Draw(t, "a tier above") {
 			w.stream(w.kinds("above", "interactive", 8, false, 1, 2, 4, 8), 0.2)
 		}
@@ -75,11 +56,35 @@ func TestEachTenantGetsItsShare(t *testing.T) {
 			if least := 0.95*fair - float64(one)*p.queued; p.held < least {
 				t.Fatalf("tenant %s held %.0f GPU-seconds, which should be at least %.0f: 0.95 of %.0f, less a gang of %d for %.0f s", p.Name, p.held, least, fair, one, p.queued)
 			}
-			if p.queued > 0 {
-			}
 		}
 		return events
 	})
+}
+
+// rivals are two to four tenants of one tier: some want more than their share, some
+// less, and some are capped. Only by turns have they gangs that are wider than
+// their share.
+func (w *town) rivals(turns bool) {
+	tenants := names[:rapid.IntRange(2, 4).Draw(w.T, "tenants")]
+	weights := make(map[string]float64)
+	all := 0.0
+	for _, name := range tenants {
+		weights[name] = rapid.SampledFrom([]float64{0.5, 1, 1, 2, 3}).Draw(w.T, "weight")
+		all += weights[name]
+	}
+	for _, name := range tenants {
+		most := w.gpus()
+		if !turns {
+			most = max(1, int(float64(most)*weights[name]/all))
+		}
+		kinds := w.kinds(name, "production", most, true, 1, 2, 3, 4, 5, 8, 16, w.gpus())
+		w.stream(kinds, rapid.SampledFrom([]float64{0.1, 0.3, 0.6, 1.1, 1.1}).Draw(w.T, "load"))
+		limit := 0
+		if rapid.IntRange(0, 4).Draw(w.T, "capped") == 0 {
+			limit = rapid.IntRange(w.largest[name], w.gpus()).Draw(w.T, "max_gpus")
+		}
+		w.settle(schedule.Tenant{Name: name, Weight: weights[name], MaxGPUs: limit})
+	}
 }
 
 // Whatever the tiers above want, and however many others wait, a tenant holds
