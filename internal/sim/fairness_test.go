@@ -157,10 +157,9 @@ func TestWideGangsOfALowTier(t *testing.T) {
 }
 
 // Who comes after a flood of another's gangs is not behind them, as long as the
-// past counts: its first gang
-// starts within the longest run time, and it holds its share, less the
-// widest gang of either, as soon as so many of its gangs had a future start: four at a time, each
-// within the longest run time.
+// past counts: its first gang starts within the longest run time, and it holds its
+// share, less a gang of its own and one of the other, as soon as so many of its
+// gangs had a future start: four at a time, each within the longest run time.
 func TestAFloodBreaksNobodysShare(t *testing.T) {
 	soak.Check(t, 100_000, func(t *rapid.T) int {
 		w := newTown(t, rapid.IntRange(1, 6).Draw(t, "nodes"), longest*time.Duration(rapid.IntRange(1, 60).Draw(t, "half-life")))
@@ -175,7 +174,7 @@ func TestAFloodBreaksNobodysShare(t *testing.T) {
 		w.settle(schedule.Tenant{Name: "flood", Weight: 1})
 		w.settle(schedule.Tenant{Name: "late", Weight: weight})
 		gangs := int(share) / late.spec.GPUs
-		sure := share - float64(max(w.largest["flood"], late.spec.GPUs))
+		sure := share - float64(w.largest["flood"]+late.spec.GPUs)
 		held := at + longest*time.Duration((gangs+3)/4)
 		w.over = held + longest
 		for done := at; done < w.over; done += late.runs { // as if it had all the cluster
