@@ -123,7 +123,8 @@ func (e *Engine) candidates(w *waiter) []candidate {
 		return e.below(w.tier)
 	}
 	return e.findCandidates(w.tier, func(r *run) bool {
-		return r.tenant != w.tenant && r.tier.Priority <= w.tier.Priority && r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
+		lower := r.tier.Priority < w.tier.Priority && !r.owed // what a tier is owed is not taken by those above
+		return r.tenant != w.tenant && (lower || r.tier.Priority == w.tier.Priority) && r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
 	})
 }
 

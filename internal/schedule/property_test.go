@@ -302,6 +302,9 @@ func (p *player) checkStop(t *rapid.T, d Stop) {
 	}
 	rank := map[string]int{"low": 1, "mid": 2, "high": 3}
 	lower := rank[g.Spec.Tier] < rank[by.Spec.Tier]
+	if r := p.e.runs[d.ID]; lower && r != nil && r.owed {
+		t.Fatalf("%s was started under a min_share or a guarantee, and is stopped for %s of a tier above", d.ID, d.For)
+	}
 	returned := by.Spec.Tenant == "b" && g.Spec.Tenant != "b" && rank[g.Spec.Tier] <= rank[by.Spec.Tier]
 	if !lower && !returned {
 		t.Fatalf("%s of tier %s is stopped for %s of tier %s", d.ID, g.Spec.Tier, d.For, by.Spec.Tier)
