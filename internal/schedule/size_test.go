@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -31,5 +32,26 @@ func TestSizesThatTheNodesRuleOut(t *testing.T) {
 		if s, starts := out[0].(Start); starts != (c.gpus > 0) || s.GPUs != c.gpus {
 			t.Errorf("gang %s: decided %+v, want a start on %d GPUs", c.gang.ID, out[0], c.gpus)
 		}
+	}
+}
+
+// Where the one size that its tenant's cap allows is none that the cluster has
+// room for, a gang is refused, and does not wait for ever.
+func TestSizesThatTheCapRulesOut(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	e := New(Config{Levels: []string{"leaf"}, Tiers: []Tier{{Name: "production"}}, Tenants: []Tenant{{Name: "a", MaxGPUs: 4}}})
+	g := aGang("a", 1, 4)
+	g.Spec.GPUsPerNode, g.Spec.Topology.Segment = 2, 2
+	g.Spec.Elastic = []gang.Size{{GPUs: 4, Run: 2 * time.Minute}, {GPUs: 6, Run: time.Minute}}
+	for _, id := range []string{"l", "m", "n"} { // each is a leaf, in which no segment of two nodes has room
+		n := aNode()
+		n.ID, n.Name, n.Domains = id, id, []string{id}
+		if _, err := e.Apply(NodeSet{n}, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := new(gang.RefusedError)
+	if out, err := e.Apply(Submit{g}, now); !errors.As(err, &refused) {
+		t.Errorf("decided %+v, %v", out, err)
 	}
 }

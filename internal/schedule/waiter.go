@@ -96,11 +96,12 @@ func (e *Engine) newWaiter(g Gang, t *tier) (*waiter, error) {
 	for w.estimate <= g.Done {
 		w.estimate = grown(w.estimate)
 	}
-	if most := w.tenant.MaxGPUs; most > 0 && !g.Accepted && smallest(g.Spec) > most {
-		return nil, gang.RefuseField("gpus", "%d are asked for, and tenant %q may have at most %d at one time", smallest(g.Spec), g.Spec.Tenant, most)
-	}
 	var err error
 	if w.shape, err = e.shapeOf(g); err == nil {
+		least := slices.MinFunc(w.shape.sizes, func(a, b size) int { return cmp.Compare(a.gpus(), b.gpus()) }).gpus()
+		if most := w.tenant.MaxGPUs; most > 0 && !g.Accepted && least > most {
+			return nil, gang.RefuseField("gpus", "%d are asked for, and tenant %q may have at most %d at one time", least, g.Spec.Tenant, most)
+		}
 		w.shortest = w.atLeast()
 		e.unknown = e.unknown || w.shape.unknown()
 	}
