@@ -19,12 +19,14 @@ type Template struct {
 	// ReadyTimeout is how long the members of its gangs may take from the
 	// decision until all are ready; 0 where it does not say.
 	ReadyTimeout time.Duration
+	// Need is what each member takes of its node beside GPUs.
+	Need gang.Need
 }
 
 // fill gives a specification what its template says.
 func (t Template) fill(s *gang.Spec) {
 	s.Estimate = cmp.Or(s.Estimate, t.Estimate)
-	s.ReadyTimeout = t.ReadyTimeout
+	s.ReadyTimeout, s.MemberNeed = t.ReadyTimeout, t.Need
 }
 
 // ErrTemplateVersion is wrapped by errors of Nomad where a template is no

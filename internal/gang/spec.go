@@ -56,6 +56,15 @@ type Checkpoint struct {
 	Restore time.Duration `json:"restore_ns,omitempty"`
 }
 
+// Need is what a member takes of its node beside GPUs; 0 is nothing. Who asks for
+// whole Cores has them alone, and takes as much of the CPU as the node's cores
+// have.
+type Need struct {
+	CPUMHz    int `json:"cpu_mhz,omitempty"`
+	Cores     int `json:"cores,omitempty"`
+	MemoryMiB int `json:"memory_mib,omitempty"`
+}
+
 // Spec is what a user asks for. It does not change once it is accepted.
 type Spec struct {
 	// Version is the schema's, filled in when the gang is accepted.
@@ -81,6 +90,9 @@ type Spec struct {
 	// are ready, as the template said when the gang was accepted; 0 where it did
 	// not.
 	ReadyTimeout time.Duration `json:"ready_timeout_ns,omitempty"`
+	// MemberNeed is what each member takes of its node beside GPUs, as the
+	// template said when the gang was accepted.
+	MemberNeed Need `json:"member_need,omitzero"`
 	// InfraRetries bounds the restarts after the loss of a node, a GPU or a
 	// runner.
 	InfraRetries int `json:"infra_retries"`

@@ -143,7 +143,7 @@ func (l LaneJob) Blocked() string {
 }
 
 // indexes says of each list up to where in Nomad's log it is complete.
-type indexes struct{ jobs, allocations, evaluations, nodes uint64 }
+type indexes struct{ jobs, allocations, evaluations, nodes, foreign uint64 }
 
 // lanes lists all lanes that Nomad has, in the order of their jobs' IDs, and
 // up to where its lists are complete.

@@ -1,10 +1,12 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -34,6 +36,10 @@ type Client struct {
 	log hclog.Logger
 	// driver runs the templates' tasks; tests have another.
 	driver string
+	// namespace is that of templates and lanes.
+	namespace string
+	// narrowed: the token may read the allocations of that one alone.
+	narrowed atomic.Bool
 }
 
 // Open prepares a Client; it sends nothing yet.
@@ -46,7 +52,7 @@ func Open(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open Nomad at %s: %w", conf.Address, err)
 	}
-	c := &Client{api: client, log: cfg.Log, driver: Driver}
+	c := &Client{api: client, log: cfg.Log, driver: Driver, namespace: cmp.Or(conf.Namespace, api.DefaultNamespace)}
 	if c.log == nil {
 		c.log = hclog.NewNullLogger()
 	}

@@ -29,6 +29,11 @@ type Node struct {
 	// Meta is what the operator wrote.
 	Meta    map[string]string
 	Devices []Device
+	// CPUMHz and MemoryMiB are what it has for tasks, CoreMHz what Nomad counts
+	// for one core of it; 0 where that is not known.
+	CPUMHz, CoreMHz, MemoryMiB int
+	// Foreign is what allocations of other jobs hold of that.
+	Foreign Foreign
 }
 
 // Device is a GPU that gangd's device plugin listed, so that a lane can be
@@ -55,7 +60,9 @@ type nodeWire struct {
 	Status, SchedulingEligibility string
 	DrainStrategy                 *struct{}
 	Meta                          map[string]string
+	ReservedResources             *capacityWire
 	NodeResources                 *struct {
+		capacityWire
 		Devices []struct {
 			Vendor, Type, Name string
 			Attributes         map[string]DeviceAttribute
@@ -68,6 +75,12 @@ type nodeWire struct {
 	ModifyIndex uint64
 }
 
+// capacityWire is what a node has, or keeps for itself.
+type capacityWire struct {
+	Cpu    struct{ CpuShares, TotalCpuCores int }
+	Memory struct{ MemoryMB int }
+}
+
 func (w *nodeWire) node() Node {
 	n := Node{
 		ID: w.ID, Name: w.Name, Pool: w.NodePool, Status: w.Status, Meta: w.Meta,
@@ -75,6 +88,13 @@ func (w *nodeWire) node() Node {
 	}
 	if w.NodeResources == nil {
 		return n
+	}
+	n.CPUMHz, n.MemoryMiB = w.NodeResources.Cpu.CpuShares, w.NodeResources.Memory.MemoryMB
+	if cores := w.NodeResources.Cpu.TotalCpuCores; cores > 0 {
+		n.CoreMHz = n.CPUMHz / cores
+	}
+	if r := w.ReservedResources; r != nil {
+		n.CPUMHz, n.MemoryMiB = max(0, n.CPUMHz-r.Cpu.CpuShares), max(0, n.MemoryMiB-r.Memory.MemoryMB)
 	}
 	for _, group := range w.NodeResources.Devices {
 		if group.Vendor+"/"+group.Type+"/" != deviceGroup {

@@ -23,6 +23,8 @@ const (
 	typeNodeDeregistration = "NodeDeregistration"
 
 	streamPath = "/v1/event/stream?topic=" + topicNode + "&topic=" + topicAllocation + "&topic=" + topicEvaluation + "&topic=" + topicJob
+	// foreignPath is of what happens to allocations in other namespaces, too.
+	foreignPath = "/v1/event/stream?topic=" + topicAllocation
 )
 
 const (
@@ -65,13 +67,13 @@ type stream struct {
 
 var errTooSlow = errors.New("events came faster than they were taken")
 
-// subscribe opens a stream in the background; it ends with ctx.
-func (c *Client) subscribe(ctx context.Context) *stream {
+// subscribe opens a stream of a namespace in the background; it ends with ctx.
+func (c *Client) subscribe(ctx context.Context, path, namespace string) *stream {
 	s := &stream{batches: make(chan batch, maxBatches), opened: make(chan struct{})}
 	go func() {
 		defer close(s.batches)
 		defer s.markOpen() // nobody is to wait for one that failed
-		if s.err = s.read(ctx, c.api); s.err != nil {
+		if s.err = s.read(ctx, c.api, path, namespace); s.err != nil {
 			s.err = fmt.Errorf("read Nomad's events: %w", s.err)
 		}
 	}()
@@ -89,14 +91,14 @@ func (s *stream) awaitOpen(ctx context.Context) {
 	}
 }
 
-func (s *stream) read(ctx context.Context, client *api.Client) error {
+func (s *stream) read(ctx context.Context, client *api.Client, path, namespace string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(streamSilence, func() {
 		cancel(fmt.Errorf("nothing was heard for %s", streamSilence))
 	})
 	defer silence.Stop()
-	body, err := client.Raw().Response(streamPath, new(api.QueryOptions).WithContext(ctx))
+	body, err := client.Raw().Response(path, (&api.QueryOptions{Namespace: namespace}).WithContext(ctx))
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}

@@ -43,6 +43,8 @@ type Template struct {
 	// ReadyTimeout is how long its members may take until they are ready; 0
 	// where the template does not say.
 	ReadyTimeout time.Duration
+	// Need is what each member takes of its node beside GPUs.
+	Need gang.Need
 }
 
 // Fault is one thing that keeps a job from being a template.
@@ -84,7 +86,21 @@ func (c *Client) Template(ctx context.Context, name string) (Template, error) {
 	t.Estimate, _ = time.ParseDuration(job.Meta[MetaEstimate])
 	settings, _ := member.Review(job.TaskGroups[0].Tasks[0].Config)
 	t.ReadyTimeout = settings.ReadyTimeout
+	t.Need = need(job.TaskGroups[0].Tasks[0].Resources)
 	return t, nil
+}
+
+// need is what a task has Nomad keep for it. What it may use above its memory,
+// its memory_max, Nomad keeps for nobody.
+func need(r *api.Resources) gang.Need {
+	if r == nil {
+		return gang.Need{}
+	}
+	n := gang.Need{CPUMHz: value(r.CPU), Cores: value(r.Cores), MemoryMiB: value(r.MemoryMB)}
+	if n.Cores > 0 {
+		n.CPUMHz = 0 // Nomad takes the one or the other
+	}
+	return n
 }
 
 // template reads one version of a template, the newest where it is 0, and

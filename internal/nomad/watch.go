@@ -22,7 +22,7 @@ type Resync struct {
 	Templates []TemplateChanged
 }
 
-// NodeChanged is a node as it is now.
+// NodeChanged is a node as it is now, or what other jobs hold of it.
 type NodeChanged struct{ Node }
 
 // NodeGone is a node that was deregistered.
@@ -101,18 +101,35 @@ func (c *Client) Watch(ctx context.Context, emit func(Event)) error {
 func (c *Client) follow(ctx context.Context, emit func(Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The stream is opened before the lists are read, so that no change falls
+	// The streams are opened before the lists are read, so that no change falls
 	// between: Nomad keeps only its last 100 events for those who come late.
-	stream := c.subscribe(ctx)
+	stream := c.subscribe(ctx, streamPath, c.namespace)
+	foreign := c.subscribe(ctx, foreignPath, c.scope())
 	stream.awaitOpen(ctx)
+	foreign.awaitOpen(ctx)
 	t, all, err := c.resync(ctx)
 	if err != nil {
 		return err
 	}
 	emit(all)
-	for batch := range stream.batches {
+	for {
+		var batch batch
+		var open bool
+		translate := t.translate
+		select {
+		case batch, open = <-stream.batches:
+			if !open {
+				return stream.err
+			}
+		case batch, open = <-foreign.batches:
+			if !open {
+				c.narrow(foreign.err)
+				return foreign.err
+			}
+			translate = t.foreignEvent
+		}
 		for _, raw := range batch.Events {
-			event, err := t.translate(raw)
+			event, err := translate(raw)
 			if err != nil {
 				return err
 			}
@@ -121,7 +138,6 @@ func (c *Client) follow(ctx context.Context, emit func(Event)) error {
 			}
 		}
 	}
-	return stream.err
 }
 
 func (c *Client) resync(ctx context.Context) (*translator, Resync, error) {
@@ -134,16 +150,21 @@ func (c *Client) resync(ctx context.Context) (*translator, Resync, error) {
 		return nil, Resync{}, err
 	}
 	at.nodes = index
+	others, index, err := c.foreign(ctx)
+	if err != nil {
+		return nil, Resync{}, err
+	}
+	at.foreign = index
 	// After the other jobs: what changed in between is told by the stream too.
 	templates, err := c.templates(ctx)
 	if err != nil {
 		return nil, Resync{}, err
 	}
-	t := &translator{told: at, nodes: make(map[string]uint64, len(nodes))}
+	t := &translator{told: at, nodes: make(map[string]uint64, len(nodes)), withGPUs: make(map[string]Node), others: others}
 	all := Resync{Lanes: lanes, Nodes: make([]Node, len(nodes)), Templates: templates}
 	for i, wire := range nodes {
 		t.nodes[wire.ID] = wire.ModifyIndex
-		all.Nodes[i] = wire.node()
+		all.Nodes[i] = t.node(wire)
 	}
 	return t, all, nil
 }
@@ -178,6 +199,10 @@ type translator struct {
 	// nodes has the index of each node's last known state: nodes are read one
 	// by one, after their list.
 	nodes map[string]uint64
+	// withGPUs are the nodes that have GPUs, as they were told last, and others
+	// what other jobs hold of all nodes.
+	withGPUs map[string]Node
+	others   *census
 }
 
 // translate returns nil for what is of no interest.
@@ -237,13 +262,48 @@ func ofLane(raw rawEvent) bool {
 func (t *translator) nodeEvent(raw rawEvent, wire *nodeWire) Event {
 	if raw.Type == typeNodeDeregistration {
 		delete(t.nodes, wire.ID)
+		delete(t.withGPUs, wire.ID)
 		return NodeGone{ID: wire.ID}
 	}
 	if wire.ModifyIndex < t.nodes[wire.ID] {
 		return nil
 	}
 	t.nodes[wire.ID] = wire.ModifyIndex
-	return NodeChanged{wire.node()}
+	return NodeChanged{t.node(wire)}
+}
+
+// node is a node with what other jobs hold of it.
+func (t *translator) node(wire *nodeWire) Node {
+	n := wire.node()
+	n.Foreign = t.others.on(n.ID)
+	if len(n.Devices) > 0 {
+		t.withGPUs[n.ID] = n
+	} else {
+		delete(t.withGPUs, n.ID)
+	}
+	return n
+}
+
+// foreignEvent returns nil unless what other jobs hold of a node with GPUs has
+// changed.
+func (t *translator) foreignEvent(raw rawEvent) (Event, error) {
+	if raw.Topic != topicAllocation || raw.Index <= t.told.foreign {
+		return nil, nil
+	}
+	var payload struct{ Allocation *foreignWire }
+	if err := json.Unmarshal(raw.Payload, &payload); err != nil {
+		return nil, fmt.Errorf("read Nomad's event %s %s at index %d: %w", raw.Topic, raw.Type, raw.Index, err)
+	}
+	if payload.Allocation == nil {
+		return nil, nil
+	}
+	n, has := t.withGPUs[t.others.take(payload.Allocation)]
+	if !has {
+		return nil, nil
+	}
+	n.Foreign = t.others.on(n.ID)
+	t.withGPUs[n.ID] = n
+	return NodeChanged{n}, nil
 }
 
 func (t *translator) evaluationEvent(raw rawEvent, e *evaluationWire) Event {
