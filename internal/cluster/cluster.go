@@ -3,18 +3,24 @@ package cluster
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // Cluster is all nodes and the domains above them.
 type Cluster struct {
-	levels  []string // widest first
-	nodes   []*Node
-	seen    int // how many nodes ever came, which orders them
-	byID    map[string]*Node
-	root    *Domain
-	models  []string
-	memory  map[string]int // least memory of a GPU, by model
-	spots   int
+	levels []string // widest first
+	nodes  []*Node
+	seen   int // how many nodes ever came, which orders them
+	byID   map[string]*Node
+	root   *Domain
+	models []string
+	memory map[string]int // least memory of a GPU, by model
+	spots  int
+	// most is the greatest need for each GPU that was expected, tight counts the
+	// nodes of each model that it may exhaust.
+	most    gang.Need
+	tight   map[string]int
 	journal []undo
 	marks   int
 	// version is that of the present state, last the last one that was given.
@@ -27,6 +33,7 @@ func New(levels []string) *Cluster {
 	return &Cluster{
 		levels: slices.Clone(levels),
 		byID:   make(map[string]*Node),
+		tight:  make(map[string]int),
 		root:   newDomain(nil, "", new(kinds)),
 	}
 }
@@ -105,6 +112,7 @@ func (c *Cluster) Set(spec Spec) error {
 	if n.Model != model || n.MemoryMiB != memory {
 		c.findModels()
 	}
+	c.findTight(n)
 	c.join(n)
 	c.count(n, +1)
 	c.changed()
@@ -143,6 +151,7 @@ func (c *Cluster) Remove(id string) error {
 	c.count(n, -1)
 	c.leave(n)
 	c.spots -= spot(n.Spec)
+	c.loosen(n)
 	delete(c.byID, id)
 	c.nodes = slices.DeleteFunc(c.nodes, func(m *Node) bool { return m == n })
 	c.findModels()
@@ -150,30 +159,30 @@ func (c *Cluster) Remove(id string) error {
 	return nil
 }
 
-// Take gives GPUs of a node to a member. It panics when one of them is held:
+// Take gives GPUs of a node to a member, and what it needs beside. It panics when one of them is held:
 // two gangs on one GPU is the one thing that must never be.
-func (c *Cluster) Take(n *Node, gpus Mask) {
+func (c *Cluster) Take(n *Node, gpus Mask, need gang.Need) {
 	if n.used&gpus != 0 {
 		panic(fmt.Sprintf("GPUs %v of node %s are held already", (n.used & gpus).Indexes(), n.ID))
 	}
-	c.setUsed(n, n.used|gpus)
+	c.setUsed(n, n.used|gpus, n.held.Plus(need))
 }
 
-// Release takes GPUs back from a member. It panics when one of them is not
+// Release takes GPUs back from a member, and what it needed beside. It panics when one of them is not
 // held.
-func (c *Cluster) Release(n *Node, gpus Mask) {
+func (c *Cluster) Release(n *Node, gpus Mask, need gang.Need) {
 	if !n.used.Has(gpus) {
 		panic(fmt.Sprintf("GPUs %v of node %s are not held", (gpus &^ n.used).Indexes(), n.ID))
 	}
-	c.setUsed(n, n.used&^gpus)
+	c.setUsed(n, n.used&^gpus, n.held.Less(need))
 }
 
-func (c *Cluster) setUsed(n *Node, used Mask) {
+func (c *Cluster) setUsed(n *Node, used Mask, held gang.Need) {
 	if c.marks > 0 {
-		c.journal = append(c.journal, undo{n, n.used, c.version})
+		c.journal = append(c.journal, undo{n, n.used, n.held, c.version})
 	}
 	before := n.Free().Count()
-	n.used = used
+	n.used, n.held = used, held
 	c.recount(n, before)
 	c.changed()
 }
@@ -182,6 +191,7 @@ func (c *Cluster) setUsed(n *Node, used Mask) {
 type undo struct {
 	node *Node
 	used Mask
+	held gang.Need
 	// version is that of the state before.
 	version uint64
 }
@@ -197,7 +207,7 @@ func (c *Cluster) Rollback(mark int) {
 	for i := len(c.journal) - 1; i >= mark; i-- {
 		u := c.journal[i]
 		before := u.node.Free().Count()
-		u.node.used = u.used
+		u.node.used, u.node.held = u.used, u.held
 		c.recount(u.node, before)
 		c.version = u.version
 	}
@@ -223,11 +233,17 @@ func (c *Cluster) mustNotTry(what string) {
 // from the one that was kept.
 func (c *Cluster) Check() error {
 	fresh := New(c.levels)
+	fresh.most = c.most
 	for _, n := range c.nodes {
 		if err := fresh.Set(n.Spec); err != nil {
 			return err
 		}
-		fresh.setUsed(fresh.byID[n.ID], n.used)
+		fresh.setUsed(fresh.byID[n.ID], n.used, n.held)
+	}
+	for _, model := range fresh.models {
+		if kept, want := c.tight[model], fresh.tight[model]; want > kept {
+			return fmt.Errorf("%d nodes of model %q are kept as tight, rebuilt %d", kept, model, want)
+		}
 	}
 	return c.root.differs(fresh.root)
 }

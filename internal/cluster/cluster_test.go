@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"github.com/gangd/gangd/internal/gang"
+
 	"fmt"
 	"slices"
 	"testing"
@@ -12,9 +14,9 @@ func TestTakingWhatIsHeldPanics(t *testing.T) {
 	c := New(nil)
 	mustSet(t, c, nodeAt("n"))
 	n := c.Node("n")
-	c.Take(n, MaskOf([]int{1, 2}))
-	mustPanic(t, "take a held GPU", func() { c.Take(n, MaskOf([]int{2, 3})) })
-	mustPanic(t, "release what nobody holds", func() { c.Release(n, MaskOf([]int{1, 3})) })
+	c.Take(n, MaskOf([]int{1, 2}), gang.Need{})
+	mustPanic(t, "take a held GPU", func() { c.Take(n, MaskOf([]int{2, 3}), gang.Need{}) })
+	mustPanic(t, "release what nobody holds", func() { c.Release(n, MaskOf([]int{1, 3}), gang.Need{}) })
 	if got := n.Used(); got != MaskOf([]int{1, 2}) {
 		t.Errorf("after the panics %v are held, want [1 2]", got.Indexes())
 	}
@@ -57,9 +59,9 @@ func TestOuterRollbackUndoesInnerCommit(t *testing.T) {
 	mustSet(t, c, nodeAt("n"))
 	n := c.Node("n")
 	outer := c.Mark()
-	c.Take(n, 1)
+	c.Take(n, 1, gang.Need{})
 	c.Mark()
-	c.Take(n, 2)
+	c.Take(n, 2, gang.Need{})
 	c.Commit()
 	if got := c.Root().GPUs(Free, "H100"); got != 2 {
 		t.Errorf("%d free within the trial, want 2", got)
@@ -195,15 +197,21 @@ func (m *machine) node(t *rapid.T) *Node {
 func (m *machine) Take(t *rapid.T) {
 	n := m.node(t)
 	gpus := n.Free().Lowest(rapid.IntRange(0, 8).Draw(t, "gpus"))
-	m.c.Take(n, gpus)
+	m.c.Take(n, gpus, needFor(gpus))
 	m.held[n.ID] |= gpus
 }
 
 func (m *machine) Release(t *rapid.T) {
 	n := m.node(t)
 	gpus := n.Used().Lowest(rapid.IntRange(0, 8).Draw(t, "gpus"))
-	m.c.Release(n, gpus)
+	m.c.Release(n, gpus, needFor(gpus))
 	m.held[n.ID] &^= gpus
+}
+
+// needFor is what some GPUs bring with them, so that what is held beside GPUs
+// follows from these.
+func needFor(gpus Mask) gang.Need {
+	return gang.Need{CPUMHz: 10 * gpus.Count(), Cores: gpus.Count(), MemoryMiB: 100 * gpus.Count()}
 }
 
 func (m *machine) Mark(t *rapid.T) {

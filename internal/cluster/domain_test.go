@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"github.com/gangd/gangd/internal/gang"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -50,7 +52,7 @@ func TestNodesMove(t *testing.T) {
 	for _, n := range []Spec{nodeAt("a", "s0", "l0"), nodeAt("b", "s0", "l1"), nodeAt("c", "s0", "l0"), nodeAt("d", "s1", "l2")} {
 		mustSet(t, c, n)
 	}
-	c.Take(c.Node("a"), MaskOf([]int{0, 1}))
+	c.Take(c.Node("a"), MaskOf([]int{0, 1}), gang.Need{})
 	for _, step := range []struct {
 		node Spec
 		want string
@@ -79,7 +81,7 @@ func TestCountsOfADomain(t *testing.T) {
 	for i, held := range []int{0, 1, 4} {
 		id := fmt.Sprint("n", i)
 		mustSet(t, c, nodeAt(id, "l0"))
-		c.Take(c.Node(id), c.Node(id).All().Lowest(held))
+		c.Take(c.Node(id), c.Node(id).All().Lowest(held), gang.Need{})
 	}
 	d := c.Node("n0").Domain(0)
 	for n, want := range []int{3, 2, 2, 2, 1, 0} {

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // MaxGPUsPerNode bounds a node, so that its GPUs fit a Mask.
@@ -64,6 +66,9 @@ type GPU struct {
 	// Healthy GPUs may be given to gangs; Reason says why one is not.
 	Healthy bool
 	Reason  string
+	// Faults counts what befell it in the last 24 hours. Of GPUs that would do
+	// equally well, those with the fewest are taken.
+	Faults int
 }
 
 // Spec describes a node as it is observed.
@@ -73,6 +78,12 @@ type Spec struct {
 	// Domains has one name for each level, widest first.
 	Domains []string
 	GPUs    []GPU
+	// Capacity is what it has for tasks beside GPUs, CoreMHz the CPU of one core of
+	// it, and Foreign what tasks hold of it that are of no gang. A Capacity of 0 is
+	// not known, and no limit.
+	Capacity Room
+	CoreMHz  int
+	Foreign  Room
 	// Schedulable nodes may take new members; State and Why are what an operator
 	// is told of one, Why being empty where it is schedulable.
 	Schedulable bool
@@ -100,6 +111,10 @@ type Node struct {
 	islands   []Mask
 	healthy   Mask
 	used      Mask
+	held      gang.Need // by members, all together
+	faults    int       // of its GPUs
+	tight     bool
+	tightAs   string // the model under which it is counted as tight
 	warm      warmth
 	domains   []*Domain // widest first; the cluster itself is not in it
 }
@@ -160,6 +175,23 @@ func (n *Node) All() Mask {
 	return m
 }
 
+// Faults is how many its GPUs had in the last 24 hours.
+func (n *Node) Faults() int { return n.faults }
+
+// FaultsOf is how many some of its GPUs had.
+func (n *Node) FaultsOf(gpus Mask) int {
+	if n.faults == 0 {
+		return 0
+	}
+	sum := 0
+	for _, g := range n.GPUs {
+		if gpus.Has(1 << g.Index) {
+			sum += g.Faults
+		}
+	}
+	return sum
+}
+
 // Islands returns the NVLink islands, by their lowest GPU.
 func (n *Node) Islands() []Mask { return n.islands }
 
@@ -186,7 +218,7 @@ func (s *Spec) check(levels int) error {
 
 // derive computes what follows from the spec.
 func (n *Node) derive() {
-	n.healthy, n.islands, n.Model, n.MemoryMiB = 0, nil, "", 0
+	n.healthy, n.islands, n.Model, n.MemoryMiB, n.faults = 0, nil, "", 0, 0
 	slices.SortFunc(n.GPUs, func(a, b GPU) int { return a.Index - b.Index })
 	byIsland := make(map[int]int)
 	for i, g := range n.GPUs {
@@ -194,6 +226,7 @@ func (n *Node) derive() {
 			n.Model, n.MemoryMiB = g.Model, g.MemoryMiB
 		}
 		n.MemoryMiB = min(n.MemoryMiB, g.MemoryMiB)
+		n.faults += g.Faults
 		if g.Healthy {
 			n.healthy |= 1 << g.Index
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 func TestMask(t *testing.T) {
@@ -59,7 +61,7 @@ func TestViews(t *testing.T) {
 			cl := New(nil)
 			mustSet(t, cl, nodeAt("n"))
 			n := cl.Node("n")
-			cl.Take(n, held)
+			cl.Take(n, held, gang.Need{})
 			s := nodeAt("n")
 			c.change(&s)
 			mustSet(t, cl, s)

@@ -27,8 +27,18 @@ type NodeStatus struct {
 	Why  string      `json:"why,omitempty"`
 	GPUs []GPUStatus `json:"gpus"`
 	Free int         `json:"free"`
+	// Room is nil where Nomad does not tell what the node has beside GPUs.
+	Room *RoomStatus `json:"room,omitempty"`
 	// HeardMillis is the age of the last word from the node; -1 if none came.
 	HeardMillis int64 `json:"heard_ms"`
+}
+
+// RoomStatus is what a node has beside GPUs: for tasks in all, held by other jobs
+// than lanes, and left.
+type RoomStatus struct {
+	Capacity Room `json:"capacity"`
+	Foreign  Room `json:"foreign"`
+	Left     Room `json:"left"`
 }
 
 // GPUStatus is one GPU of a node.
@@ -41,6 +51,11 @@ type GPUStatus struct {
 	NUMA      int    `json:"numa"`
 	Healthy   bool   `json:"healthy"`
 	Reason    string `json:"reason,omitempty"`
+	// Faults counts what befell it in the last 24 hours: that it fell ill, or was
+	// of a member that was lost.
+	Faults int `json:"faults_24h,omitempty"`
+	// Job is one of Nomad's that is no lane of gangd, and holds it.
+	Job string `json:"job,omitempty"`
 	// Gang holds it, in Lane; empty when it is free.
 	Gang string `json:"gang,omitempty"`
 	Lane string `json:"lane,omitempty"`

@@ -65,6 +65,16 @@ type Need struct {
 	MemoryMiB int `json:"memory_mib,omitempty"`
 }
 
+// Plus is what two needs are together.
+func (n Need) Plus(o Need) Need {
+	return Need{CPUMHz: n.CPUMHz + o.CPUMHz, Cores: n.Cores + o.Cores, MemoryMiB: n.MemoryMiB + o.MemoryMiB}
+}
+
+// Less is what is left of a sum of needs without one of them.
+func (n Need) Less(o Need) Need {
+	return Need{CPUMHz: n.CPUMHz - o.CPUMHz, Cores: n.Cores - o.Cores, MemoryMiB: n.MemoryMiB - o.MemoryMiB}
+}
+
 // Spec is what a user asks for. It does not change once it is accepted.
 type Spec struct {
 	// Version is the schema's, filled in when the gang is accepted.

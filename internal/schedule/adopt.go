@@ -15,8 +15,9 @@ func (ev Occupy) apply(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	e.cluster.Take(n, gpus)
-	e.seats[ev.Seat] = &seat{node: n, gpus: gpus}
+	e.cluster.Expect(ev.Need, max(1, gpus.Count()))
+	e.cluster.Take(n, gpus, ev.Need)
+	e.seats[ev.Seat] = &seat{node: n, gpus: gpus, need: ev.Need}
 	e.setUntil(n, gpus, e.now.Add(defaultEstimate))
 	return nil
 }
@@ -54,7 +55,7 @@ func (ev Adopt) apply(e *Engine) error {
 			return err
 		}
 		taken[n.ID] |= gpus
-		seats[i] = &seat{r, n, gpus}
+		seats[i] = &seat{r, n, gpus, g.Spec.MemberNeed}
 	}
 	for i, member := range ev.Held {
 		e.sit(Seat{g.ID, g.Attempt, member}, seats[i])
@@ -127,7 +128,8 @@ func (s *shape) sized(p gang.Placement) size {
 
 // sit has a seat of a run hold its GPUs.
 func (e *Engine) sit(at Seat, s *seat) {
-	e.cluster.Take(s.node, s.gpus)
+	e.cluster.Expect(s.need, max(1, s.gpus.Count()))
+	e.cluster.Take(s.node, s.gpus, s.need)
 	e.seats[at] = s
 	e.setUntil(s.node, s.gpus, s.run.end)
 	s.run.seats++

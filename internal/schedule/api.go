@@ -149,6 +149,8 @@ type Adopt struct {
 type Occupy struct {
 	Seat  Seat
 	Place gang.Member
+	// Need is what it holds beside them, where that is known.
+	Need gang.Need
 }
 
 // Began: all members of an attempt run since now. Without such events the time

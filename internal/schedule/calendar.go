@@ -175,7 +175,9 @@ func (e *Engine) holdsOf(p gang.Placement) []hold {
 // conflict reports whether a gang that holds a placement from now until its
 // end would keep another from what it has a claim to.
 func (e *Engine) conflict(w *waiter, p []hold, end int64) *claim {
-	if !slices.ContainsFunc(p, func(h hold) bool { return h.gpus&h.bay.claimed != 0 }) {
+	if !slices.ContainsFunc(p, func(h hold) bool {
+		return h.gpus&h.bay.claimed != 0 || h.bay.claimed != 0 && h.bay.node.Tight()
+	}) {
 		return nil
 	}
 	for _, c := range e.claims {
@@ -190,5 +192,58 @@ func (e *Engine) conflict(w *waiter, p []hold, end int64) *claim {
 			}
 		}
 	}
+	for _, h := range p {
+		if c := e.squeezed(w, h.bay, end); c != nil {
+			return c
+		}
+	}
 	return nil
+}
+
+// squeezed is a claim for which a tight node might have too little CPU or memory
+// if one more member of a gang ran there until a time. What those leave who run
+// there now does not count for it: that may be needed by others.
+func (e *Engine) squeezed(w *waiter, b *bay, end int64) *claim {
+	if b.claimed == 0 || !b.node.Tight() || w.Spec.MemberNeed == (gang.Need{}) {
+		return nil
+	}
+	needs, last := e.claimedOf(w, b, end)
+	if last == nil || b.node.Holds(b.node.Left(cluster.Free).Less(b.node.Cost(needs)), w.Spec.MemberNeed) {
+		return nil
+	}
+	return last
+}
+
+// claimedOf sums what others have a claim to of a node before a time, beside
+// GPUs, and returns the last of them.
+func (e *Engine) claimedOf(w *waiter, b *bay, before int64) (needs gang.Need, last *claim) {
+	for _, c := range e.claims {
+		if c.owner == w && w != nil || c.from >= before || c.need() == (gang.Need{}) {
+			continue
+		}
+		for _, h := range c.at {
+			if h.bay == b {
+				needs, last = needs.Plus(c.need()), c
+			}
+		}
+	}
+	return needs, last
+}
+
+// roomy is when a member with a need should find it on a node: at once where
+// that is left beside all that runs there and has a claim, else, to be sure,
+// when all of them should be through.
+func (e *Engine) roomy(b *bay, need gang.Need) int64 {
+	if !b.node.Tight() || need == (gang.Need{}) {
+		return math.MinInt64 // no later than the GPUs
+	}
+	needs, _ := e.claimedOf(nil, b, never)
+	if b.node.Holds(b.node.Left(cluster.Free).Less(b.node.Cost(needs)), need) {
+		return math.MinInt64
+	}
+	at := int64(0)
+	for m := b.node.Used() | b.claimed; m != 0; m &= m - 1 {
+		at = max(at, b.expected(m.First()))
+	}
+	return at
 }

@@ -293,12 +293,12 @@ func BenchmarkPlacements(b *testing.B) {
 		placed++
 		mark := s.e.cluster.Mark()
 		for _, m := range f.place {
-			s.e.cluster.Take(s.e.cluster.Node(m.Node), cluster.MaskOf(m.GPUs))
+			s.e.cluster.Take(s.e.cluster.Node(m.Node), cluster.MaskOf(m.GPUs), gang.Need{})
 		}
 		s.e.cluster.Commit()
 		_ = mark
 		for _, m := range f.place {
-			s.e.cluster.Release(s.e.cluster.Node(m.Node), cluster.MaskOf(m.GPUs))
+			s.e.cluster.Release(s.e.cluster.Node(m.Node), cluster.MaskOf(m.GPUs), gang.Need{})
 		}
 	}
 	b.ReportMetric(float64(placed)/b.Elapsed().Seconds(), "placements/s")
@@ -400,7 +400,7 @@ func (y *lot) fill(used []int) {
 			all = append(all, Release{Seat{"held", 1, i}})
 		}
 		if n > 0 {
-			all = append(all, Occupy{Seat{"held", 1, i}, gang.Member{Node: y.names[i], GPUs: allBut(n)}})
+			all = append(all, Occupy{Seat: Seat{"held", 1, i}, Place: gang.Member{Node: y.names[i], GPUs: allBut(n)}})
 		}
 	}
 	y.held = used

@@ -233,9 +233,9 @@ func (e *Engine) decide(d Decision) { e.out = append(e.out, d) }
 
 func (ev NodeSet) apply(e *Engine) error {
 	old := e.cluster.Node(ev.Node.ID)
-	before := 0
+	before, had := 0, cluster.Room{}
 	if old != nil {
-		before = old.Usable().Count()
+		before, had = old.Usable().Count(), old.Left(cluster.Usable)
 	}
 	if err := e.cluster.Set(ev.Node); err != nil {
 		return err
@@ -243,13 +243,18 @@ func (ev NodeSet) apply(e *Engine) error {
 	n := e.cluster.Node(ev.Node.ID)
 	e.setBay(n)
 	e.room++
-	e.lessRoom = e.lessRoom || n.Usable().Count() < before
+	e.lessRoom = e.lessRoom || n.Usable().Count() < before || old != nil && hasLess(had, n.Left(cluster.Usable))
 	if n.Draining || !n.GoneAt.IsZero() {
 		e.leaving[n.ID], e.leaves = true, true
 	} else {
 		delete(e.leaving, n.ID)
 	}
 	return nil
+}
+
+// hasLess reports whether there is less of something than before.
+func hasLess(before, now cluster.Room) bool {
+	return now.CPUMHz < before.CPUMHz || now.MemoryMiB < before.MemoryMiB
 }
 
 func (ev NodeGone) apply(e *Engine) error {

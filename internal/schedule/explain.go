@@ -77,11 +77,20 @@ func (e *Engine) suitable(d *cluster.Domain, r request, model string) int {
 		return d.GPUs(cluster.Free, model)
 	}
 	gpus := 0
-	r.perNode = 1
-	for _, n := range e.eligible(d, r, model, cluster.Free) {
-		gpus += n.Free().Count()
+	anywhere := r
+	anywhere.perNode, anywhere.need = 1, gang.Need{}
+	for _, n := range e.eligible(d, anywhere, model, cluster.Free) {
+		if !lacksRoom(n, r) {
+			gpus += n.Free().Count()
+		}
 	}
 	return gpus
+}
+
+// lacksRoom reports whether a node has GPUs for a member of a request, and not
+// the CPU and memory.
+func lacksRoom(n *cluster.Node, r request) bool {
+	return n.Free().Count() >= r.perNode && !n.Fits(cluster.Free, r.need)
 }
 
 func (e *Engine) enough(d *cluster.Domain, r request, model string) int {
@@ -165,7 +174,7 @@ func (x *Explainer) sentence(w *waiter) string {
 	own, known := x.shapes[w.shape]
 	if !known {
 		r := w.shape.sizes[0].request
-		own = e.sentence(r, e.shortage(r))
+		own = e.sentence(r, e.shortage(r)) + e.roomless(r)
 		x.shapes[w.shape] = own
 	}
 	starts := ""
@@ -191,6 +200,53 @@ func (x *Explainer) sentence(w *waiter) string {
 		return fmt.Sprintf("another tenant, with less of its share (this one has %.1f GPUs for its weight), took the room%s", e.share(w.tenant), starts)
 	}
 	return own + starts
+}
+
+// roomless tells of the node that comes nearest of those that have GPUs for a
+// member, and not the CPU or memory; it is empty where none is such.
+func (e *Engine) roomless(r request) string {
+	r = e.relax(r)
+	var best *cluster.Node
+	others := 0
+	for _, model := range e.modelsFor(r) {
+		if r.perNode == 0 || !e.scarce(r, model) {
+			continue
+		}
+		free := r
+		free.need = gang.Need{}
+		for _, n := range e.eligible(e.cluster.Root(), free, model, cluster.Free) {
+			if !lacksRoom(n, r) {
+				continue
+			}
+			others++
+			if best == nil || n.Left(cluster.Free).MemoryMiB > best.Left(cluster.Free).MemoryMiB {
+				best = n
+			}
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	more := ""
+	if others--; others > 0 {
+		more = fmt.Sprintf(", and so it is on %s more", nodes(others))
+	}
+	left, takes := beside(best, r.need)
+	return fmt.Sprintf("; %s has %d free GPUs and %s left, a member takes %s%s", best.Name, best.Free().Count(), left, takes, more)
+}
+
+// beside says what a node has left of what a member needs more of, and how much
+// a member takes of that.
+func beside(n *cluster.Node, need gang.Need) (left, takes string) {
+	has, cost := n.Left(cluster.Free), n.Cost(need)
+	if n.Capacity.MemoryMiB > 0 && cost.MemoryMiB > has.MemoryMiB {
+		return memory(max(0, has.MemoryMiB)) + " of memory", memory(cost.MemoryMiB)
+	}
+	takes = fmt.Sprintf("%d MHz", cost.CPUMHz)
+	if need.Cores > 0 {
+		takes = fmt.Sprintf("%d cores, which are %s there", need.Cores, takes)
+	}
+	return fmt.Sprintf("%d MHz of CPU", max(0, has.CPUMHz)), takes
 }
 
 // behindHead is the sentence of all that wait behind a blocked gang.
@@ -235,7 +291,9 @@ func (e *Engine) sentence(r request, s shortage) string {
 		}
 		return "needs " + gpusOf(r, kind+withMemory(r.memoryMiB)) + e.bounds(r) + "; " + have
 	}
-	if !e.couldRun(r) {
+	bare := r
+	bare.need = gang.Need{} // that is told by itself
+	if !e.couldRun(bare) {
 		have += "; it cannot start before nodes or GPUs that are out of order come back"
 	}
 	return "needs " + gpusOf(r, "") + e.bounds(r) + "; " + have

@@ -15,7 +15,7 @@ func queueOf(tb testing.TB, n int, schedulable bool) (*Engine, []gang.ID) {
 	e := New(Config{Levels: []string{"leaf"}, Tiers: []Tier{{Name: "production", Priority: 1}}, Policy: Policy{Arrival: true, NoBackfill: true}})
 	node := benchNode("n-0", "l0")
 	node.Schedulable = schedulable
-	all := Together{NodeSet{node}, Occupy{Seat{"busy", 1, 0}, gang.Member{Node: "n-0", GPUs: []int{0}}}}
+	all := Together{NodeSet{node}, Occupy{Seat: Seat{"busy", 1, 0}, Place: gang.Member{Node: "n-0", GPUs: []int{0}}}}
 	ids := make([]gang.ID, n)
 	for i := range n {
 		g := wanted(fmt.Sprintf("g%d", i), 1, []string{"", "leaf"}[i%2])

@@ -42,6 +42,14 @@ type obstacle struct {
 	ahead gang.ID
 }
 
+// need is what each member takes of its node beside GPUs.
+func (c *claim) need() gang.Need {
+	if c.owner != nil {
+		return c.owner.Spec.MemberNeed
+	}
+	return c.run.spec.MemberNeed
+}
+
 func (c *claim) id() gang.ID {
 	if c.owner != nil {
 		return c.owner.ID
@@ -69,8 +77,13 @@ func (e *Engine) fence(w *waiter, end int64) {
 			continue
 		}
 		for _, h := range c.at {
-			if free := h.gpus & h.bay.node.Free(); free != 0 {
-				e.cluster.Take(h.bay.node, free)
+			n := h.bay.node
+			need := gang.Need{}
+			if n.Tight() {
+				need = c.need()
+			}
+			if free := h.gpus & n.Free(); free != 0 || need != (gang.Need{}) {
+				e.cluster.Take(n, free, need)
 			}
 		}
 	}

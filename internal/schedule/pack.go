@@ -98,7 +98,7 @@ func (c *choice) onOneRail(r request, masks []cluster.Mask, island bool) gang.Pl
 			continue
 		}
 		picked := pick(c.domain, fit, r.members)
-		if best == nil || compactness(picked).compare(compactness(best)) < 0 {
+		if best == nil || compactness(picked, mask).compare(compactness(best, bestMask)) < 0 {
 			best, bestMask = picked, mask
 		}
 	}
@@ -154,7 +154,8 @@ func masks(nodes []*cluster.Node, k int, island bool, offer offer) []cluster.Mas
 }
 
 // masksOf lists sets of k free GPUs of a node, best first: from the island
-// with the least room, aligned blocks before others.
+// with the least room, aligned blocks before others; where GPUs of the node had
+// faults, first those with the fewest.
 func masksOf(n *cluster.Node, k int, island bool) []cluster.Mask {
 	var out []cluster.Mask
 	for _, piece := range pieces(n, k, island) {
@@ -164,6 +165,9 @@ func masksOf(n *cluster.Node, k int, island bool) []cluster.Mask {
 			}
 		}
 		out = append(out, piece.Lowest(k))
+	}
+	if n.Faults() > 0 {
+		slices.SortStableFunc(out, func(a, b cluster.Mask) int { return cmp.Compare(n.FaultsOf(a), n.FaultsOf(b)) })
 	}
 	return out
 }
@@ -219,10 +223,11 @@ func filter(nodes []*cluster.Node, keep func(*cluster.Node) bool) []*cluster.Nod
 }
 
 // spread says how compact a choice of nodes is: first the leaves that it
-// touches, then the GPUs free on its nodes.
-type spread struct{ leaves, free int }
+// touches, then the GPUs free on its nodes, then the faults of those that are
+// taken.
+type spread struct{ leaves, free, faults int }
 
-func compactness(nodes []*cluster.Node) spread {
+func compactness(nodes []*cluster.Node, taken cluster.Mask) spread {
 	var s spread
 	last := ""
 	for _, n := range nodes {
@@ -231,12 +236,13 @@ func compactness(nodes []*cluster.Node) spread {
 			last = leaf
 		}
 		s.free += n.Free().Count()
+		s.faults += n.FaultsOf(taken)
 	}
 	return s
 }
 
 func (s spread) compare(o spread) int {
-	return cmp.Or(cmp.Compare(s.leaves, o.leaves), cmp.Compare(s.free, o.free))
+	return cmp.Or(cmp.Compare(s.leaves, o.leaves), cmp.Compare(s.free, o.free), cmp.Compare(s.faults, o.faults))
 }
 
 func leafOf(n *cluster.Node) string {
@@ -248,12 +254,12 @@ func leafOf(n *cluster.Node) string {
 
 // pick chooses want of the nodes that fit, all inside d: from the fewest
 // sub-domains, those that leave the least over, and in the narrowest domain
-// the nodes with the fewest free GPUs. The result is in rank order.
+// the nodes with the fewest free GPUs, then with the fewest faults. The result is in rank order.
 func pick(d *cluster.Domain, fit []*cluster.Node, want int) []*cluster.Node {
 	if len(d.Children()) == 0 {
 		chosen := slices.Clone(fit)
 		slices.SortStableFunc(chosen, func(a, b *cluster.Node) int {
-			return cmp.Or(cmp.Compare(a.Free().Count(), b.Free().Count()), cmp.Compare(a.Index(), b.Index()))
+			return cmp.Or(cmp.Compare(a.Free().Count(), b.Free().Count()), soundest(a, b))
 		})
 		chosen = chosen[:want]
 		slices.SortFunc(chosen, func(a, b *cluster.Node) int { return a.Index() - b.Index() })

@@ -15,9 +15,10 @@ type request struct {
 	perNode   int
 	model     string // empty for any one model
 	memoryMiB int
-	require   int    // level within one domain of which all must lie; -1: the cluster
-	narrowest int    // the level at which the search begins
-	warm      string // a model that all members must find in memory
+	need      gang.Need // of each member, beside GPUs
+	require   int       // level within one domain of which all must lie; -1: the cluster
+	narrowest int       // the level at which the search begins
+	warm      string    // a model that all members must find in memory
 	avoid     []string
 	// segment is a number of members that share a domain of the narrowest level;
 	// 0 for none. noSpot keeps off nodes that may be taken away.
@@ -32,7 +33,7 @@ type request struct {
 // with everything in order and idle, could never run it.
 func (e *Engine) request(g Gang, gpus int) (request, error) {
 	s := g.Spec
-	r := request{perNode: s.GPUsPerNode, model: s.GPU, memoryMiB: s.GPUMemoryMiB, segment: s.Topology.Segment,
+	r := request{perNode: s.GPUsPerNode, model: s.GPU, memoryMiB: s.GPUMemoryMiB, need: s.MemberNeed, segment: s.Topology.Segment,
 		require: -1, narrowest: len(e.cluster.Levels()) - 1, avoid: g.Avoid, noSpot: s.Checkpoint == nil}
 	for _, l := range []struct {
 		field, name string
@@ -243,8 +244,14 @@ type choice struct {
 	nodes []*cluster.Node
 }
 
+// soundest orders nodes that would do equally well: by the fewest faults, then
+// by their own order.
+func soundest(a, b *cluster.Node) int {
+	return cmp.Or(cmp.Compare(a.Faults(), b.Faults()), cmp.Compare(a.Index(), b.Index()))
+}
+
 // compare prefers less free room, then less in the enclosing domain, level by
-// level upward, then the order of the nodes.
+// level upward, then the fewest faults and the order of the nodes.
 func (c *choice) compare(b *choice) int {
 	if c.node != nil && b.node != nil {
 		if by := cmp.Compare(c.node.Free().Count(), b.node.Free().Count()); by != 0 {
@@ -257,7 +264,7 @@ func (c *choice) compare(b *choice) int {
 		}
 	}
 	if c.node != nil && b.node != nil {
-		return cmp.Compare(c.node.Index(), b.node.Index())
+		return soundest(c.node, b.node)
 	}
 	return cmp.Compare(c.domain.First(), b.domain.First())
 }
@@ -278,7 +285,13 @@ func (e *Engine) sufficient(r request, model string, level int, v cluster.View) 
 
 // exact requests are answered by the counts of the domains alone.
 func (e *Engine) exact(r request, model string) bool {
-	return r.memoryMiB <= e.cluster.LeastMemory(model) && len(r.avoid) == 0 && r.segment == 0 && r.warm == "" && (!r.noSpot || e.cluster.Spots() == 0)
+	return r.memoryMiB <= e.cluster.LeastMemory(model) && !e.scarce(r, model) && len(r.avoid) == 0 && r.segment == 0 && r.warm == "" && (!r.noSpot || e.cluster.Spots() == 0)
+}
+
+// scarce reports whether nodes may run out of CPU or memory for the request
+// before they run out of GPUs.
+func (e *Engine) scarce(r request, model string) bool {
+	return r.need != gang.Need{} && (e.cluster.Tight(model) > 0 || !e.cluster.Expects(r.need, r.perNode))
 }
 
 // holds reports whether nodes, each of which could take a member, are enough.
@@ -299,7 +312,9 @@ func wholeSegments(fit []*cluster.Node, segment int) []*cluster.Node {
 			n++
 		}
 		leaf := slices.Clone(fit[:n])
-		slices.SortStableFunc(leaf, func(a, b *cluster.Node) int { return cmp.Compare(a.Free().Count(), b.Free().Count()) })
+		slices.SortStableFunc(leaf, func(a, b *cluster.Node) int {
+			return cmp.Or(cmp.Compare(a.Free().Count(), b.Free().Count()), cmp.Compare(a.Faults(), b.Faults()))
+		})
 		leaf = leaf[:n/segment*segment]
 		slices.SortFunc(leaf, func(a, b *cluster.Node) int { return cmp.Compare(a.Index(), b.Index()) })
 		out = append(out, leaf...)
@@ -339,7 +354,7 @@ func (e *Engine) eligible(d *cluster.Domain, r request, model string, v cluster.
 			walk(k)
 		}
 		for _, n := range d.Nodes() {
-			if n.Model == model && n.MemoryMiB >= r.memoryMiB && n.In(v).Count() >= r.perNode && r.takes(n) {
+			if n.Model == model && n.MemoryMiB >= r.memoryMiB && n.In(v).Count() >= r.perNode && r.takes(n, v) {
 				out = append(out, n)
 			}
 		}
@@ -349,9 +364,9 @@ func (e *Engine) eligible(d *cluster.Domain, r request, model string, v cluster.
 }
 
 // takes reports whether the request may have members on a node, however many
-// GPUs are free there.
-func (r request) takes(n *cluster.Node) bool {
-	return (!r.noSpot || !n.Spot) && !slices.Contains(r.avoid, n.ID) && (r.warm == "" || len(n.WarmSets(r.warm, r.perNode)) > 0)
+// GPUs the view shows there.
+func (r request) takes(n *cluster.Node, v cluster.View) bool {
+	return n.Fits(v, r.need) && (!r.noSpot || !n.Spot) && !slices.Contains(r.avoid, n.ID) && (r.warm == "" || len(n.WarmSets(r.warm, r.perNode)) > 0)
 }
 
 // Check tells whether the cluster, with everything in order and idle, could

@@ -75,10 +75,19 @@ func (e *Engine) sound(p *plan) bool {
 			return false
 		}
 	}
-	return true
+	return p.roomy() || !p.vacated() || slices.ContainsFunc(p.victims, func(v *run) bool { return v.seats > 0 })
 }
 
-func (p *plan) free() bool {
+// roomy reports whether the nodes have the CPU and memory too. Once those have
+// left who were to, only others' tasks can have taken it.
+func (p *plan) roomy() bool {
+	return !slices.ContainsFunc(p.at, func(h hold) bool { return !h.bay.node.Fits(cluster.Free, p.found.size.need) })
+}
+
+func (p *plan) free() bool { return p.vacated() && p.roomy() }
+
+// vacated reports whether nobody holds the GPUs.
+func (p *plan) vacated() bool {
 	for _, h := range p.at {
 		if !h.bay.node.Free().Has(h.gpus) {
 			return false
@@ -182,7 +191,7 @@ func (e *Engine) shrunk(v *run, p *plan) *found {
 		if z.gpus() >= v.size.gpus() || best != nil && z.gpus() <= best.size.gpus() {
 			continue
 		}
-		if place := left(v.place, p.at, z); place != nil {
+		if place := left(v.place, p, z); place != nil {
 			end := e.now.Add(time.Duration(float64(v.estimate-v.progress(e.now)) * z.slower)).UnixNano()
 			best = &found{place: place, size: z, gpu: v.gpu, end: end}
 		}
@@ -190,15 +199,18 @@ func (e *Engine) shrunk(v *run, p *plan) *found {
 	return best
 }
 
-// left chooses members of a size from what a placement keeps besides what is
-// taken from it.
-func left(place gang.Placement, taken []hold, z size) gang.Placement {
+// left chooses members of a size from what a placement keeps besides what a plan
+// takes from it.
+func left(place gang.Placement, p *plan, z size) gang.Placement {
 	var out gang.Placement
 	for _, m := range place {
 		gpus := cluster.MaskOf(m.GPUs)
-		for _, h := range taken {
-			if h.bay.node.ID == m.Node {
-				gpus &^= h.gpus
+		for _, h := range p.at {
+			if h.bay.node.ID != m.Node {
+				continue
+			}
+			if gpus &^= h.gpus; h.bay.node.Tight() && !h.bay.node.Fits(cluster.Free, p.found.size.need) {
+				gpus = 0 // both together may be too much
 			}
 		}
 		if gpus.Count() >= z.perNode && len(out) < z.members {

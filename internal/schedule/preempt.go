@@ -189,7 +189,7 @@ func (e *Engine) byDomain(r request, model string, all []candidate) map[*cluster
 	for _, c := range all {
 		for i := range c.run.place {
 			s := e.seats[Seat{c.run.id, c.run.attempt, i}]
-			if s == nil || s.node.Model != model || s.node.MemoryMiB < r.memoryMiB || s.node.Usable().Count() < r.perNode || !r.takes(s.node) {
+			if s == nil || s.node.Model != model || s.node.MemoryMiB < r.memoryMiB || s.node.Usable().Count() < r.perNode || !r.takes(s.node, cluster.Usable) {
 				continue
 			}
 			gpus := s.gpus & s.node.Usable() &^ e.bay(s.node).claimed
@@ -200,7 +200,7 @@ func (e *Engine) byDomain(r request, model string, all []candidate) map[*cluster
 			if r.require >= 0 {
 				d = s.node.Domain(r.require)
 			}
-			out[d] = append(out[d], leaving{c, s.node, gpus})
+			out[d] = append(out[d], leaving{c, s.node, gpus, s.need})
 		}
 	}
 	return out
@@ -211,6 +211,7 @@ type leaving struct {
 	candidate
 	node *cluster.Node
 	gpus cluster.Mask
+	need gang.Need
 }
 
 // proven places the gang on what the victims leave, and spares those that it
@@ -228,7 +229,7 @@ func (e *Engine) proven(w *waiter, z size, v *victims) (*victims, *found) {
 		if f == nil {
 			return v, nil
 		}
-		needed := slices.DeleteFunc(slices.Clone(v.runs), func(r *run) bool { return !overlaps(r.place, f.place) })
+		needed := slices.DeleteFunc(slices.Clone(v.runs), func(r *run) bool { return !e.overlaps(r.place, f.place) })
 		if len(needed) == len(v.runs) {
 			return v, f
 		}
@@ -251,15 +252,17 @@ func (e *Engine) newVictims(w *waiter, runs []*run) *victims {
 func (e *Engine) vacate(r *run) {
 	for i := range r.place {
 		if s := e.seats[Seat{r.id, r.attempt, i}]; s != nil {
-			e.cluster.Release(s.node, s.gpus)
+			e.cluster.Release(s.node, s.gpus, s.need)
 		}
 	}
 }
 
-func overlaps(a, b gang.Placement) bool {
+// overlaps reports whether two placements share GPUs, or a node on which their
+// CPU and memory may be what is short.
+func (e *Engine) overlaps(a, b gang.Placement) bool {
 	for _, m := range a {
 		for _, o := range b {
-			if m.Node == o.Node && cluster.MaskOf(m.GPUs)&cluster.MaskOf(o.GPUs) != 0 {
+			if m.Node == o.Node && (cluster.MaskOf(m.GPUs)&cluster.MaskOf(o.GPUs) != 0 || e.cluster.Node(m.Node).Tight()) {
 				return true
 			}
 		}
@@ -269,11 +272,14 @@ func overlaps(a, b gang.Placement) bool {
 
 // search looks for victims within one domain.
 type search struct {
-	e     *Engine
-	want  int // members
-	k     int // GPUs of each
-	nodes []*yard
-	cands []candidate
+	e    *Engine
+	want int // members
+	k    int // GPUs of each
+	need gang.Need
+	// scarce: something else than GPUs may be short.
+	scarce bool
+	nodes  []*yard
+	cands  []candidate
 	// at lists, for each candidate, what its end frees where.
 	at [][]gain
 }
@@ -282,6 +288,7 @@ type search struct {
 type yard struct {
 	node *cluster.Node
 	free cluster.Mask
+	left cluster.Room
 	// on are the candidates that hold something here.
 	on []int
 }
@@ -289,17 +296,40 @@ type yard struct {
 type gain struct {
 	yard *yard
 	gpus cluster.Mask
+	need gang.Need
+}
+
+// vacancy is what a yard would have.
+type vacancy struct {
+	free cluster.Mask
+	left cluster.Room
+}
+
+func (y *yard) now() vacancy { return vacancy{y.free, y.left} }
+
+// with is a vacancy once a candidate is gone.
+func (v vacancy) with(g gain) vacancy {
+	v.free |= g.gpus
+	if g.need != (gang.Need{}) {
+		v.left = v.left.Plus(g.yard.node.Cost(g.need))
+	}
+	return v
+}
+
+// suffices reports whether a vacancy of a yard has room for a member.
+func (s *search) suffices(y *yard, v vacancy) bool {
+	return v.free.Count() >= s.k && (!s.scarce || y.node.Holds(v.left, s.need))
 }
 
 // newSearch begins with the nodes that have room, and those where somebody may
 // leave; what one candidate leaves comes in a row.
 func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leaving) *search {
-	s := &search{e: e, want: z.members, k: z.perNode}
+	s := &search{e: e, want: z.members, k: z.perNode, need: z.need, scarce: e.scarce(z.request, model)}
 	yards := make(map[*cluster.Node]*yard)
 	add := func(n *cluster.Node) *yard {
 		y := yards[n]
 		if y == nil {
-			y = &yard{node: n, free: n.Free() &^ e.bay(n).claimed}
+			y = &yard{node: n, free: n.Free() &^ e.bay(n).claimed, left: n.Left(cluster.Free)}
 			yards[n] = y
 			s.nodes = append(s.nodes, y)
 		}
@@ -316,7 +346,7 @@ func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leavi
 		}
 		c := len(s.cands) - 1
 		y.on = append(y.on, c)
-		s.at[c] = append(s.at[c], gain{y, l.gpus})
+		s.at[c] = append(s.at[c], gain{y, l.gpus, l.need})
 	}
 	slices.SortFunc(s.nodes, func(a, b *yard) int { return cmp.Compare(a.node.Index(), b.node.Index()) })
 	return s
@@ -340,17 +370,13 @@ func allOf(n int) func(int) bool { return func(i int) bool { return i < n } }
 func (s *search) enough(gone func(int) bool) bool {
 	n := 0
 	for _, y := range s.nodes {
-		free := y.free
+		v := y.now()
 		for _, i := range y.on {
 			if gone(i) {
-				for _, g := range s.at[i] {
-					if g.yard == y {
-						free |= g.gpus
-					}
-				}
+				v = v.with(s.on(i, y))
 			}
 		}
-		if free.Count() >= s.k {
+		if s.suffices(y, v) {
 			if n++; n == s.want {
 				return true
 			}
@@ -425,35 +451,36 @@ func (s *search) byNode() *victims {
 	return s.spare(gone)
 }
 
-// clear is the cheapest way to free enough GPUs of a node, beside those that
+// clear is the cheapest way to free enough of a node, beside those that
 // are gone already.
 func (s *search) clear(y *yard, gone map[int]bool) (set []int, loss float64, ok bool) {
-	free := y.free
+	v := y.now()
 	for _, i := range y.on {
 		if gone[i] {
-			free |= s.on(i, y)
+			v = v.with(s.on(i, y))
 		}
 	}
 	for _, i := range y.on { // cheapest first
-		if free.Count() >= s.k {
+		if s.suffices(y, v) {
 			break
 		}
 		if !gone[i] {
-			free |= s.on(i, y)
+			v = v.with(s.on(i, y))
 			set = append(set, i)
 			loss += s.cands[i].loss
 		}
 	}
-	return set, loss, free.Count() >= s.k
+	return set, loss, s.suffices(y, v)
 }
 
-func (s *search) on(i int, y *yard) cluster.Mask {
+// on is what the end of a candidate frees on a node.
+func (s *search) on(i int, y *yard) gain {
 	for _, g := range s.at[i] {
 		if g.yard == y {
-			return g.gpus
+			return g
 		}
 	}
-	return 0
+	return gain{yard: y}
 }
 
 func (s *search) spare(gone map[int]bool) *victims {

@@ -87,11 +87,17 @@ func (p *player) drawNode(t *rapid.T) cluster.Spec {
 			s.GPUs = append(s.GPUs, cluster.GPU{UUID: fmt.Sprint(id, "/", i), Index: i, Model: model, MemoryMiB: memory, Island: i / island})
 		}
 	}
+	// What a node is not known to have is no limit; what others hold of it comes
+	// and goes.
+	s.Capacity = cluster.Room{CPUMHz: rapid.SampledFrom([]int{0, 4000}).Draw(t, "cpu"), MemoryMiB: rapid.SampledFrom([]int{0, 800}).Draw(t, "capacity")}
+	s.CoreMHz = 500
+	s.Foreign = cluster.Room{CPUMHz: rapid.SampledFrom([]int{0, 0, 1500, 5000}).Draw(t, "foreign cpu"), MemoryMiB: rapid.SampledFrom([]int{0, 0, 300}).Draw(t, "foreign memory")}
 	s.GPUs = slices.Clone(s.GPUs)
 	s.Draining = rapid.IntRange(0, 9).Draw(t, "draining") == 0
 	s.Schedulable = !s.Draining && rapid.IntRange(0, 9).Draw(t, "schedulable") > 0
 	for i := range s.GPUs {
 		s.GPUs[i].Healthy = rapid.IntRange(0, 9).Draw(t, "healthy") > 0
+		s.GPUs[i].Faults = rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "faults")
 	}
 	p.nodes[id] = s
 	return s
@@ -108,7 +114,10 @@ func (p *player) drawGang(t *rapid.T) Gang {
 		GPUMemoryMiB: rapid.SampledFrom([]int{0, 0, 60}).Draw(t, "memory"),
 		Model:        rapid.SampledFrom([]string{"", "wan"}).Draw(t, "weights"),
 		Estimate:     time.Duration(rapid.IntRange(1, 600).Draw(t, "estimate")) * time.Second,
-		Pinned:       rapid.IntRange(0, 5).Draw(t, "pinned") == 0,
+		MemberNeed: rapid.SampledFrom([]gang.Need{
+			{}, {}, {CPUMHz: 100, MemoryMiB: 50}, {CPUMHz: 700, MemoryMiB: 400}, {Cores: 3}, {MemoryMiB: 700},
+		}).Draw(t, "need"),
+		Pinned: rapid.IntRange(0, 5).Draw(t, "pinned") == 0,
 	}
 	if rapid.Bool().Draw(t, "checkpoint") {
 		s.Checkpoint = &gang.Checkpoint{Every: 30 * time.Second, Cost: time.Duration(rapid.IntRange(0, 12).Draw(t, "cost")) * time.Second, Restore: 3 * time.Second}
@@ -223,6 +232,7 @@ func (p *player) checkStart(t *rapid.T, d Start) {
 			t.Fatalf("%s cannot save its state, and is on the spot node %s", d.ID, m.Node)
 		}
 		p.checkGPUs(t, g, spec, first.GPUs[0].Model, m)
+		p.checkRoom(t, g, spec)
 		p.held[Seat{d.ID, d.Attempt, i}], p.was[Seat{d.ID, d.Attempt, i}] = m, m
 	}
 	p.checkDomains(t, g, d)
@@ -255,6 +265,26 @@ func (p *player) checkGPUs(t *rapid.T, g *Gang, on cluster.Spec, model string, m
 				t.Fatalf("GPU %d of %s is held by %v, and was given to %s", index, m.Node, seat, g.ID)
 			}
 		}
+	}
+}
+
+// checkRoom: a node has the CPU and memory for one more member of a gang, beside
+// what others hold and those members that are there.
+func (p *player) checkRoom(t *rapid.T, g *Gang, on cluster.Spec) {
+	need := g.Spec.MemberNeed
+	if need == (gang.Need{}) {
+		return
+	}
+	all := need
+	for seat, m := range p.held {
+		if m.Node == on.ID {
+			all = all.Plus(p.gangs[seat.ID].Spec.MemberNeed)
+		}
+	}
+	cpu, memory := all.CPUMHz+all.Cores*on.CoreMHz+on.Foreign.CPUMHz, all.MemoryMiB+on.Foreign.MemoryMiB
+	if takes := need.CPUMHz + need.Cores; takes > 0 && on.Capacity.CPUMHz > 0 && cpu > on.Capacity.CPUMHz ||
+		need.MemoryMiB > 0 && on.Capacity.MemoryMiB > 0 && memory > on.Capacity.MemoryMiB {
+		t.Fatalf("%s was given a place on %s, where it makes %d MHz and %d MiB of %+v\n%s", g.ID, on.ID, cpu, memory, on.Capacity, p.story())
 	}
 }
 

@@ -102,7 +102,7 @@ func lessRoom(a, b *cluster.Domain, model string) bool {
 }
 
 // fullest is the node with the fewest free GPUs, k or more, in the domain with
-// the least room.
+// the least room; of several, the soundest.
 func (e *Engine) fullest(k int, model string) *cluster.Node {
 	root := e.cluster.Root()
 	if root.NodesWith(cluster.Free, model, k) == 0 {
@@ -116,17 +116,20 @@ func (e *Engine) fullest(k int, model string) *cluster.Node {
 	e.descend(root, -1, len(e.cluster.Levels())-1, func(d *cluster.Domain) bool {
 		return d.NodesWith(cluster.Free, model, k) > d.NodesWith(cluster.Free, model, k+1)
 	}, func(d *cluster.Domain) {
-		if best != nil && !lessRoom(d, leaf, model) && !(sameRoom(d, leaf, model) && d.First() < best.Index()) {
+		same := best != nil && sameRoom(d, leaf, model)
+		if best != nil && !same && !lessRoom(d, leaf, model) {
 			return
 		}
 		for _, n := range d.Nodes() {
 			if n.Model != model || n.Free().Count() != k {
 				continue
 			}
-			if best == nil || !sameRoom(d, leaf, model) || n.Index() < best.Index() {
-				best, leaf = n, d
+			if !same || soundest(n, best) < 0 {
+				best, leaf, same = n, d, true
 			}
-			return
+			if n.Faults() == 0 {
+				return // those that follow are later in the order
+			}
 		}
 	})
 	return best

@@ -31,6 +31,8 @@ func (e *Engine) neverFits(s *gang.Spec, r request) error {
 		return gang.RefuseField("gpu_memory", "%s are asked for, and no %s here has more than %s", memory(r.memoryMiB), r.model, memory(have.memoryMiB))
 	case have.memoryMiB < r.memoryMiB:
 		return gang.RefuseField("gpu_memory", "%s are asked for, and the largest GPU here has %s (%s)", memory(r.memoryMiB), memory(have.memoryMiB), have.memoryModel)
+	case !e.roomFor(r):
+		return gang.RefuseField("template", "a member takes %s of its node beside GPUs, and no node with enough GPUs has that for tasks", needText(r.need))
 	case have.gpus < s.GPUs:
 		return gang.RefuseField("gpus", "%d are asked for, and the cluster has %d%s%s on %s",
 			s.GPUs, have.gpus, ofModel(r.model), withMemory(r.memoryMiB), nodes(have.nodes))
@@ -42,6 +44,37 @@ func (e *Engine) neverFits(s *gang.Spec, r request) error {
 			r.perNode, have.widest, ofModel(r.model), withMemory(r.memoryMiB))
 	}
 	return e.noPlaces(s, r, have.widest)
+}
+
+// roomFor reports whether a node that has GPUs for a member has the CPU and
+// memory too, or none has the GPUs.
+func (e *Engine) roomFor(r request) bool {
+	some := false
+	for _, n := range e.cluster.Nodes() {
+		if (r.model != "" && n.Model != r.model) || n.All().Count() < max(1, r.perNode) {
+			continue
+		}
+		if n.Fits(cluster.Total, r.need) {
+			return true
+		}
+		some = true
+	}
+	return !some
+}
+
+// needText says what a member takes.
+func needText(n gang.Need) string {
+	var parts []string
+	if n.CPUMHz > 0 {
+		parts = append(parts, fmt.Sprintf("%d MHz of CPU", n.CPUMHz))
+	}
+	if n.Cores > 0 {
+		parts = append(parts, fmt.Sprintf("%d cores", n.Cores))
+	}
+	if n.MemoryMiB > 0 {
+		parts = append(parts, memory(n.MemoryMiB)+" of memory")
+	}
+	return strings.Join(parts, " and ")
 }
 
 // survey is what the whole cluster has for a request, if its shape did not

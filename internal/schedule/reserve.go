@@ -126,7 +126,10 @@ func (e *Engine) openings(d *cluster.Domain, r request, model string, by int64) 
 		for i, index := range leaf.Indexes() {
 			if at := times[index]; at <= by && at != never {
 				n := leaf.Nodes()[i]
-				if n.Model == model && n.MemoryMiB >= r.memoryMiB && r.takes(n) {
+				if n.Model != model || n.MemoryMiB < r.memoryMiB || !r.takes(n, cluster.Usable) {
+					continue
+				}
+				if at = max(at, e.roomy(e.bays[index], r.need)); at <= by && at != never {
 					e.scratch = append(e.scratch, opening{e.bays[index], at})
 				}
 			}

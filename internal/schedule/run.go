@@ -54,6 +54,7 @@ type seat struct {
 	run  *run
 	node *cluster.Node
 	gpus cluster.Mask
+	need gang.Need
 }
 
 // start carries out what was found for a gang.
@@ -72,8 +73,8 @@ func (e *Engine) start(w *waiter, f *found) {
 			warm++
 		}
 		n.Heat(w.Spec.Model, gpus)
-		e.cluster.Take(n, gpus)
-		e.seats[Seat{w.ID, w.Attempt, i}] = &seat{r, n, gpus}
+		e.cluster.Take(n, gpus, w.Spec.MemberNeed)
+		e.seats[Seat{w.ID, w.Attempt, i}] = &seat{r, n, gpus, w.Spec.MemberNeed}
 		e.setUntil(n, gpus, r.end)
 	}
 	if w.phase == byMinShare {
@@ -92,7 +93,7 @@ func (e *Engine) start(w *waiter, f *found) {
 
 // release takes back the GPUs of a seat.
 func (e *Engine) release(at Seat, s *seat) {
-	e.cluster.Release(s.node, s.gpus)
+	e.cluster.Release(s.node, s.gpus, s.need)
 	e.setUntil(s.node, s.gpus, time.Time{})
 	delete(e.seats, at)
 	e.gained = append(e.gained, s.node)

@@ -252,7 +252,7 @@ func (s *story) events(c command) []Event {
 	case "adopt":
 		member := gang.Member{Node: c.options["node"], GPUs: c.numbers("gpus")}
 		s.members[id] = max(s.members[id], c.number("member", 0)+1)
-		return []Event{Occupy{Seat{id, c.number("attempt", 1), c.number("member", 0)}, member}}
+		return []Event{Occupy{Seat: Seat{id, c.number("attempt", 1), c.number("member", 0)}, Place: member}}
 	case "release":
 		var out []Event
 		for m := range s.members[id] {

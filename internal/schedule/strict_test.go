@@ -99,7 +99,7 @@ func oracle(e *Engine, g Gang, v cluster.View) bool {
 	type place struct{ domain, model string }
 	nodes := make(map[place]int)
 	for _, n := range e.Cluster().Nodes() {
-		if s.GPU != "" && s.GPU != n.Model || n.MemoryMiB < s.GPUMemoryMiB || n.In(v).Count() < s.GPUsPerNode || n.Spot && s.Checkpoint == nil {
+		if s.GPU != "" && s.GPU != n.Model || n.MemoryMiB < s.GPUMemoryMiB || n.In(v).Count() < s.GPUsPerNode || n.Spot && s.Checkpoint == nil || !n.Fits(v, s.MemberNeed) {
 			continue
 		}
 		p := place{model: n.Model}
@@ -147,7 +147,7 @@ func rebuilt(e *Engine) *Engine {
 		all = append(all, NodeSet{n.Spec})
 	}
 	for at, s := range e.seats {
-		all = append(all, Occupy{at, gang.Member{Node: s.node.ID, GPUs: s.gpus.Indexes()}})
+		all = append(all, Occupy{at, gang.Member{Node: s.node.ID, GPUs: s.gpus.Indexes()}, s.need})
 	}
 	for _, id := range e.queue() {
 		g := e.waiting[id].Gang

@@ -122,7 +122,7 @@ func grown(d time.Duration) time.Duration { return d + max(d/2, time.Second) }
 // shapeOf finds or makes the shape of a gang.
 func (e *Engine) shapeOf(g Gang) (*shape, error) {
 	s := g.Spec
-	key := fmt.Sprint(s.GPUs, s.GPUsPerNode, s.GPU, s.GPUMemoryMiB, s.Topology, s.Elastic, s.Model, g.Avoid, s.Checkpoint != nil)
+	key := fmt.Sprint(s.GPUs, s.GPUsPerNode, s.GPU, s.GPUMemoryMiB, s.MemberNeed, s.Topology, s.Elastic, s.Model, g.Avoid, s.Checkpoint != nil)
 	if sh := e.shapes[key]; sh != nil && !sh.unknown() {
 		return sh, nil
 	}
@@ -147,6 +147,9 @@ func (e *Engine) shapeOf(g Gang) (*shape, error) {
 		if err != nil {
 			refused = cmp.Or(refused, err)
 			continue
+		}
+		if r.perNode > 0 {
+			e.cluster.Expect(r.need, r.perNode)
 		}
 		sh.sizes = append(sh.sizes, size{r, float64(z.Run) / float64(preferred)})
 	}
