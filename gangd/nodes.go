@@ -155,7 +155,7 @@ func domainAt(n cluster.NodeStatus, level int) string {
 func bad(n cluster.NodeStatus) int {
 	count := 0
 	for _, g := range n.GPUs {
-		if !g.Healthy {
+		if !g.Healthy && g.Job == "" {
 			count++
 		}
 	}
@@ -189,25 +189,66 @@ func (t *terminal) showNode(n cluster.NodeStatus, levels []string) {
 		pairs = append(pairs, [2]string{titled(level), domainAt(n, i)})
 	}
 	fmt.Fprintln(t.out, keyValues(append(pairs, [][2]string{
-		{"GPUs", fmt.Sprintf("%d (%d free, %d bad)", len(n.GPUs), n.Free, bad(n))}, {"Heard", heard(n)},
+		{"GPUs", fmt.Sprintf("%d (%d free, %d bad%s)", len(n.GPUs), n.Free, bad(n), ofJobs(n))},
+		{"CPU", room(n, cpuText)}, {"Memory", room(n, roomMemoryText)}, {"Heard", heard(n)},
 	}...)))
 	if len(n.GPUs) == 0 {
 		return
 	}
+	faults := slices.ContainsFunc(n.GPUs, func(g cluster.GPUStatus) bool { return g.Faults > 0 })
 	rows := [][]string{{"Index", "UUID", "Model", "Memory", "NUMA", "Island", "Gang", "Lane", "Health"}}
 	for _, g := range n.GPUs {
 		rows = append(rows, []string{
 			fmt.Sprint(g.Index), g.UUID, g.Model, memoryText(g.MemoryMiB), fmt.Sprint(g.NUMA), fmt.Sprint(g.Island),
 			g.Gang, short(g.Lane), health(g),
 		})
+		if faults {
+			rows[len(rows)-1] = append(rows[len(rows)-1], fmt.Sprint(g.Faults))
+		}
+	}
+	if faults {
+		rows[0] = append(rows[0], "Faults in 24 h")
 	}
 	t.section("GPUs", table(rows))
 }
+
+// ofJobs says how many GPUs other jobs hold, as the end of a list.
+func ofJobs(n cluster.NodeStatus) string {
+	held := 0
+	for _, g := range n.GPUs {
+		if g.Job != "" {
+			held++
+		}
+	}
+	if held == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of other jobs", held)
+}
+
+// room says what is left of something that a node has; it is empty where Nomad
+// does not tell.
+func room(n cluster.NodeStatus, text func(cluster.Room) string) string {
+	if n.Room == nil {
+		return ""
+	}
+	s := fmt.Sprintf("%s of %s left", text(n.Room.Left), text(n.Room.Capacity))
+	if n.Room.Foreign != (cluster.Room{}) {
+		s += fmt.Sprintf("; other jobs hold %s", text(n.Room.Foreign))
+	}
+	return s
+}
+
+func cpuText(r cluster.Room) string { return fmt.Sprintf("%d MHz", r.CPUMHz) }
+
+func roomMemoryText(r cluster.Room) string { return memoryText(r.MemoryMiB) }
 
 func health(g cluster.GPUStatus) string {
 	switch {
 	case g.Healthy:
 		return "ok"
+	case g.Job != "":
+		return g.Reason
 	case g.Reason == "":
 		return "bad"
 	}

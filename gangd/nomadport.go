@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/config"
 	"github.com/gangd/gangd/internal/coordinator"
 	"github.com/gangd/gangd/internal/nomad"
@@ -141,7 +142,9 @@ func (p *nomadPort) node(n nomad.Node) coordinator.NodeView {
 	v := coordinator.NodeView{
 		ID: n.ID, Name: n.Name,
 		Ready: n.Status == nomad.NodeReady, Down: n.Status == nomad.NodeDown, Eligible: n.Eligible, Draining: n.Draining,
-		Devices: make(map[string]coordinator.GPUView),
+		Devices:  make(map[string]coordinator.GPUView),
+		Capacity: cluster.Room{CPUMHz: n.CPUMHz, MemoryMiB: n.MemoryMiB}, CoreMHz: n.CoreMHz,
+		Foreign: cluster.Room{CPUMHz: n.Foreign.CPUMHz, MemoryMiB: n.Foreign.MemoryMiB}, HeldBy: n.Foreign.Devices,
 	}
 	for _, level := range p.topology.Levels {
 		v.Domains = append(v.Domains, n.Meta[p.topology.MetaPrefix+level])

@@ -229,7 +229,13 @@ func testCluster() []cluster.NodeStatus {
 		g.Gang, g.Lane = "sea-k3v9qd2m", "7ks2mfq09abcdefg"
 	}
 	nodes[1].GPUs[6].Healthy, nodes[1].GPUs[6].Reason = false, "XID 79: GPU has fallen off the bus"
-	nodes[1].Free = 1
+	nodes[1].GPUs[6].Faults = 2
+	nodes[1].GPUs[7].Healthy, nodes[1].GPUs[7].Reason, nodes[1].GPUs[7].Job = false, "held by Nomad job notebook", "notebook"
+	nodes[1].Free = 0
+	nodes[1].Room = &cluster.RoomStatus{
+		Capacity: cluster.Room{CPUMHz: 192_000, MemoryMiB: 1000 << 10}, Foreign: cluster.Room{CPUMHz: 8000, MemoryMiB: 100 << 10},
+		Left: cluster.Room{CPUMHz: 136_000, MemoryMiB: 516 << 10},
+	}
 	nodes[2].State, nodes[2].Why, nodes[2].HeardMillis = "silent", "its plugins and keepers were last heard 12.4s ago", 12_400
 	nodes = append(nodes, cluster.NodeStatus{
 		ID: "70c4f1de-5a0b-4e52-9d0c-7b8f6a3e2199", Name: "spare", State: "unknown", Why: "no plugin has spoken for it", HeardMillis: -1,

@@ -42,6 +42,8 @@ type Core struct {
 	resting map[gang.ID]*entry
 	// unpublished are the finished gangs whose manifest waits to be tried again.
 	unpublished map[gang.ID]*entry
+	// faults are those of GPUs.
+	faults faultLog
 	// noRoom are the nodes on which Nomad found no room for a lane.
 	noRoom map[string]*node
 

@@ -1,6 +1,9 @@
 package coordinator
 
-import "github.com/gangd/gangd/internal/gang"
+import (
+	"github.com/gangd/gangd/internal/cluster"
+	"github.com/gangd/gangd/internal/gang"
+)
 
 // Input is something that the core is told. Each is one of the types below.
 type Input interface{ input() }
@@ -40,6 +43,12 @@ type NodeView struct {
 	// Devices are the GPUs that Nomad can pin, by UUID, as it shows them: their
 	// health is seconds old.
 	Devices map[string]GPUView
+	// Capacity is what the node has for tasks beside GPUs, CoreMHz the CPU of one
+	// of its cores, Foreign what other jobs hold of that; 0 where it is not known.
+	// HeldBy names the job that holds a GPU, by the GPU's UUID.
+	Capacity, Foreign cluster.Room
+	CoreMHz           int
+	HeldBy            map[string]string
 }
 
 // NodesListed is the whole list of Nomad's nodes, after a start and whenever

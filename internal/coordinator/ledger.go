@@ -122,7 +122,11 @@ func (c *Core) adoption(r Run, lanes []*lane) (schedule.Adopt, bool) {
 
 // occupy has a lane's GPUs held, whatever it may be.
 func (c *Core) occupy(l *lane) {
-	if err := c.decide(schedule.Occupy{Seat: l.seat(), Place: gang.Member{Node: l.rec.Node, GPUs: l.rec.GPUs}}); err != nil {
+	held := schedule.Occupy{Seat: l.seat(), Place: gang.Member{Node: l.rec.Node, GPUs: l.rec.GPUs}}
+	if g := c.gangs[l.rec.Gang]; g != nil {
+		held.Need = g.spec.MemberNeed
+	}
+	if err := c.decide(held); err != nil {
 		c.fault("restore lane %s: %w", l.rec.ID, err)
 		c.free(l)
 	}

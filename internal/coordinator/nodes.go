@@ -198,7 +198,14 @@ func (c *Core) takeInventory(gpus []GPUView) {
 	for i, g := range gpus {
 		uuids[i] = g.UUID
 	}
-	c.host(uuids).gpus = gpus
+	h := c.host(uuids)
+	for _, was := range h.gpus {
+		ill := func(g GPUView) bool { return g.UUID == was.UUID && !g.Healthy }
+		if was.Healthy && slices.ContainsFunc(gpus, ill) {
+			c.faults.add(was.UUID, c.now)
+		}
+	}
+	h.gpus = gpus
 	c.refresh(uuids)
 }
 
@@ -312,7 +319,8 @@ func (c *Core) tell(n *node) {
 // compose makes one description of a node out of Nomad's view and its host's
 // words.
 func (c *Core) compose(n *node) cluster.Spec {
-	spec := cluster.Spec{ID: n.view.ID, Name: n.view.Name, Domains: n.view.Domains, Draining: n.view.Draining}
+	spec := cluster.Spec{ID: n.view.ID, Name: n.view.Name, Domains: n.view.Domains, Draining: n.view.Draining,
+		Capacity: n.view.Capacity, CoreMHz: n.view.CoreMHz, Foreign: n.view.Foreign}
 	h := c.hostOf(n)
 	if h != nil && len(h.gpus) > 0 {
 		for _, g := range h.gpus {
@@ -342,7 +350,7 @@ func (c *Core) hostOf(n *node) *host {
 // (nodeUpdateRetryIntv in client/client.go of Nomad 1.6, and up to as much at
 // random): until then Nomad would not place a lane there.
 func (c *Core) gpu(n *node, g GPUView) cluster.GPU {
-	out := cluster.GPU{UUID: g.UUID, Index: g.Index, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
+	out := cluster.GPU{UUID: g.UUID, Index: g.Index, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason, Faults: c.faults.of(g.UUID)}
 	if !out.Healthy {
 		return out
 	}
@@ -350,11 +358,15 @@ func (c *Core) gpu(n *node, g GPUView) cluster.GPU {
 		out.Healthy, out.Reason = false, "Nomad does not list it yet"
 	} else if !device.Healthy {
 		out.Healthy, out.Reason = false, "it is sound again; its Nomad client tells the servers so within 10 s"
+	} else if job := n.view.HeldBy[g.UUID]; job != "" {
+		out.Healthy, out.Reason = false, heldByJob(job)
 	} else if by := c.elsewhere(n, g.UUID); by != "" {
 		out.Healthy, out.Reason = false, by
 	}
 	return out
 }
+
+func heldByJob(job string) string { return "held by Nomad job " + job }
 
 // state is that of a node; why says why it may take no new members, and is empty
 // when it may.
@@ -419,8 +431,14 @@ func (c *Core) nodeStatuses() []cluster.NodeStatus {
 	out := []cluster.NodeStatus{}
 	for _, n := range c.engine.Cluster().Nodes() {
 		s := cluster.NodeStatus{ID: n.ID, Name: n.Name, Domains: n.Domains, State: n.State, Why: n.Why, Free: n.Free().Count(), HeardMillis: -1}
+		if n.Capacity != (cluster.Room{}) {
+			s.Room = &cluster.RoomStatus{Capacity: n.Capacity, Foreign: n.Foreign, Left: n.Left(cluster.Free)}
+		}
 		for _, g := range n.GPUs {
-			gs := cluster.GPUStatus{Index: g.Index, UUID: g.UUID, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason}
+			gs := cluster.GPUStatus{Index: g.Index, UUID: g.UUID, Model: g.Model, MemoryMiB: g.MemoryMiB, Island: g.Island, NUMA: g.NUMA, Healthy: g.Healthy, Reason: g.Reason, Faults: g.Faults}
+			if known := c.nodes[n.ID]; known != nil && g.Reason == heldByJob(known.view.HeldBy[g.UUID]) {
+				gs.Job = known.view.HeldBy[g.UUID]
+			}
 			if l := c.holders[g.UUID]; l != nil {
 				gs.Gang, gs.Lane = string(l.rec.Gang), string(l.rec.ID)
 			}

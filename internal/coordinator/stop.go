@@ -174,6 +174,10 @@ func (c *Core) loseLane(l *lane, why string) {
 	l.closeBy = zeroTime // what was ordered before may not have reached it
 	c.touchLane(l)
 	c.purge(l)
+	for _, u := range l.rec.UUIDs {
+		c.faults.add(u, c.now)
+	}
+	c.refresh(l.rec.UUIDs)
 	c.lost(l, why)
 	if g := c.entryOf(l.laneRun()); g != nil {
 		c.settle(g)
@@ -370,6 +374,7 @@ func (c *Core) tick() {
 	c.endRests()
 	c.publishAgain()
 	c.tryNodesAgain()
+	c.refresh(c.faults.forget(c.now))
 	c.deadlines()
 	c.passTime()
 }
