@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/coordinator"
 	"github.com/gangd/gangd/internal/nomad"
 )
@@ -131,5 +132,13 @@ func TestWhatBefellLanesComesInTheirOrder(t *testing.T) {
 	want := []coordinator.Input{coordinator.LaneJobRemoved{Lane: "a"}, coordinator.LaneBlocked{Lane: "b", Reason: "full"}, coordinator.LaneJobRemoved{Lane: "c"}}
 	if !reflect.DeepEqual(all[2:], want) {
 		t.Errorf("%+v, want %+v", all[2:], want)
+	}
+}
+
+func TestWhatANodeHasBesideGPUsIsHandedOn(t *testing.T) {
+	n := nomad.Node{ID: "n", CPUMHz: 4700, CoreMHz: 2400, MemoryMiB: 24_000, Foreign: nomad.Foreign{CPUMHz: 950, MemoryMiB: 2080, Devices: map[string]string{"GPU-0": "notebook"}}}
+	v := (&nomadPort{}).inputs(nomad.NodeChanged{Node: n})[0].(coordinator.NodeChanged).Node
+	if v.Capacity != (cluster.Room{CPUMHz: 4700, MemoryMiB: 24_000}) || v.CoreMHz != 2400 || v.Foreign != (cluster.Room{CPUMHz: 950, MemoryMiB: 2080}) || v.HeldBy["GPU-0"] != "notebook" {
+		t.Errorf("%+v becomes %+v", n, v)
 	}
 }

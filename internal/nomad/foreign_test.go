@@ -3,7 +3,10 @@ package nomad
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -113,5 +116,40 @@ func TestNeedOfATemplate(t *testing.T) {
 		if got := need(c.resources); got != c.want {
 			t.Errorf("%+v needs %+v, want %+v", c.resources, got, c.want)
 		}
+	}
+}
+
+// A token that may read its own namespace alone is enough: that is said once.
+func TestOnlyTheNamespaceThatMayBeReadIsCounted(t *testing.T) {
+	var refused atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Nomad-Index", "5")
+		switch {
+		case r.URL.Query().Get("namespace") == everywhere:
+			refused.Add(1)
+			http.Error(w, "Permission denied", http.StatusForbidden)
+		case r.URL.Path == "/v1/event/stream":
+			_, _ = w.Write([]byte("{}\n"))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case r.URL.Path == "/v1/nodes":
+			_, _ = w.Write([]byte(`[{"ID": "n1"}]`))
+		case r.URL.Path == "/v1/node/n1":
+			_, _ = w.Write([]byte(`{"ID": "n1", "NodeResources": {"Cpu": {"CpuShares": 4800}, "Memory": {"MemoryMB": 100}}}`))
+		case r.URL.Path == "/v1/allocations" && r.URL.Query().Get("resources") != "":
+			_, _ = w.Write([]byte(`[{"ID": "6a8f1d9e-1c2b-4d3e-8f90-0123456789ab", "Namespace": "default", "JobID": "web", "NodeID": "n1", "ClientStatus": "running",
+				"AllocatedResources": {"Tasks": {"web": {"Cpu": {"CpuShares": 300}, "Memory": {"MemoryMB": 40}}}}}]`))
+		default:
+			_, _ = w.Write([]byte(`[]`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	c, err := Open(Config{Address: server.URL, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := until(watch(t, c), "resync", func(Resync) bool { return true })
+	if len(all.Nodes) != 1 || all.Nodes[0].Foreign.CPUMHz != 300 || all.Nodes[0].Foreign.MemoryMiB != 40 || refused.Load() == 0 || c.scope() != "default" {
+		t.Errorf("after %d refusals the scope is %q; nodes %+v", refused.Load(), c.scope(), all.Nodes)
 	}
 }

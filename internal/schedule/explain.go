@@ -73,7 +73,7 @@ func (f room) code(need int) gang.Code {
 // number on each node did not matter; enough counts the nodes that could take a
 // member.
 func (e *Engine) suitable(d *cluster.Domain, r request, model string) int {
-	if e.exact(r, model) {
+	if e.exact(&r, model) {
 		return d.GPUs(cluster.Free, model)
 	}
 	gpus := 0
@@ -94,7 +94,7 @@ func lacksRoom(n *cluster.Node, r request) bool {
 }
 
 func (e *Engine) enough(d *cluster.Domain, r request, model string) int {
-	if e.exact(r, model) {
+	if e.exact(&r, model) {
 		return d.NodesWith(cluster.Free, model, r.perNode)
 	}
 	return len(e.eligible(d, r, model, cluster.Free))
@@ -209,7 +209,7 @@ func (e *Engine) roomless(r request) string {
 	var best *cluster.Node
 	others := 0
 	for _, model := range e.modelsFor(r) {
-		if r.perNode == 0 || !e.scarce(r, model) {
+		if r.perNode == 0 || !e.scarce(&r, model) {
 			continue
 		}
 		free := r

@@ -273,10 +273,11 @@ func (c *choice) compare(b *choice) int {
 // request; -1 is the cluster.
 func (e *Engine) sufficient(r request, model string, level int, v cluster.View) []*cluster.Domain {
 	var out []*cluster.Domain
+	exact := e.exact(&r, model)
 	e.descend(e.cluster.Root(), -1, level, func(d *cluster.Domain) bool {
 		return d.NodesWith(v, model, r.perNode) >= r.members
 	}, func(d *cluster.Domain) {
-		if e.exact(r, model) || r.holds(e.eligible(d, r, model, v)) {
+		if exact || r.holds(e.eligible(d, r, model, v)) {
 			out = append(out, d)
 		}
 	})
@@ -284,13 +285,13 @@ func (e *Engine) sufficient(r request, model string, level int, v cluster.View) 
 }
 
 // exact requests are answered by the counts of the domains alone.
-func (e *Engine) exact(r request, model string) bool {
-	return r.memoryMiB <= e.cluster.LeastMemory(model) && !e.scarce(r, model) && len(r.avoid) == 0 && r.segment == 0 && r.warm == "" && (!r.noSpot || e.cluster.Spots() == 0)
+func (e *Engine) exact(r *request, model string) bool {
+	return (r.memoryMiB == 0 || r.memoryMiB <= e.cluster.LeastMemory(model)) && !e.scarce(r, model) && len(r.avoid) == 0 && r.segment == 0 && r.warm == "" && (!r.noSpot || e.cluster.Spots() == 0)
 }
 
 // scarce reports whether nodes may run out of CPU or memory for the request
 // before they run out of GPUs.
-func (e *Engine) scarce(r request, model string) bool {
+func (e *Engine) scarce(r *request, model string) bool {
 	return r.need != gang.Need{} && (e.cluster.Tight(model) > 0 || !e.cluster.Expects(r.need, r.perNode))
 }
 

@@ -324,7 +324,7 @@ func (s *search) suffices(y *yard, v vacancy) bool {
 // newSearch begins with the nodes that have room, and those where somebody may
 // leave; what one candidate leaves comes in a row.
 func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leaving) *search {
-	s := &search{e: e, want: z.members, k: z.perNode, need: z.need, scarce: e.scarce(z.request, model)}
+	s := &search{e: e, want: z.members, k: z.perNode, need: z.need, scarce: e.scarce(&z.request, model)}
 	yards := make(map[*cluster.Node]*yard)
 	add := func(n *cluster.Node) *yard {
 		y := yards[n]

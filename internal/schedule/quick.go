@@ -13,7 +13,7 @@ import (
 // at the others.
 func (e *Engine) quick(w *waiter, z size) (f *found, sure bool) {
 	models := e.modelsFor(z.request)
-	if len(models) != 1 || w.shape.warmModel() != "" || e.cfg.Policy.NoTopology || !e.exact(z.request, models[0]) {
+	if len(models) != 1 || w.shape.warmModel() != "" || e.cfg.Policy.NoTopology || !e.exact(&z.request, models[0]) {
 		return nil, false
 	}
 	s := e.spotFor(z.request, models[0])

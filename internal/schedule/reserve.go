@@ -152,7 +152,7 @@ func eachLeaf(d *cluster.Domain, visit func(*cluster.Domain)) {
 // whenFree is the first time at which a domain has room for all members at
 // once, if that is no later than by.
 func (e *Engine) whenFree(d *cluster.Domain, r request, model string, by int64) int64 {
-	if r.segment == 0 && e.exact(r, model) && len(e.cluster.Models()) == 1 {
+	if r.segment == 0 && e.exact(&r, model) && len(e.cluster.Models()) == 1 {
 		return e.soon(d, r, by)
 	}
 	open := e.openings(d, r, model, by)

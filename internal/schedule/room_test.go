@@ -191,3 +191,27 @@ func TestGPUsWithFewestFaultsAreTakenFirst(t *testing.T) {
 		}
 	}
 }
+
+// A plan has a claim on a node where a gang runs that is told to leave another
+// one: what it leaves there counts from its new end.
+func TestADrainBringsStartsForwardBesideAPlan(t *testing.T) {
+	a := benchNode("a", "l0")
+	b := newBout(t, a, benchNode("b", "l0"))
+	both := needing("both", "high", 4, gang.Need{}, time.Hour)
+	both.Spec.GPUs, both.Spec.Checkpoint = 8, &gang.Checkpoint{Cost: 9 * time.Second}
+	pinned := needing("pinned", "low", 4, gang.Need{}, 2*time.Hour)
+	pinned.Spec.Pinned = true
+	for _, g := range []Gang{both, pinned, needing("victim", "low", 4, gang.Need{}, 2*time.Hour), needing("urgent", "high", 4, gang.Need{}, 3*time.Hour)} {
+		b.submit(g)
+	}
+	if len(b.e.plans) != 1 || b.e.plans[0].at[0].bay.node.ID != "b" {
+		t.Fatalf("plans %+v, want one on b", b.e.plans)
+	}
+	a.Schedulable, a.Draining = false, true
+	waits := needing("waits", "low", 4, gang.Need{}, time.Minute)
+	waits.Seq = 9
+	b.apply(Together{NodeSet{a}, Submit{waits}})
+	if at, placed := b.start("waits"); placed != nil || !at.Equal(b.now.Add(9*time.Second+time.Nanosecond)) {
+		t.Errorf("it should start at %s (placed on %v), want once both has left b, 9 s from %s", at, placed, b.now)
+	}
+}
