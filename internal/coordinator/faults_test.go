@@ -80,3 +80,25 @@ func TestWhatOtherJobsHoldIsNotForGangs(t *testing.T) {
 	w.tell(NodeChanged{v})
 	w.until(1, "its end", func() bool { return w.state(id) == gang.Succeeded })
 }
+
+func TestAFullNodeIsTriedAgainOnceOthersHoldLess(t *testing.T) {
+	v := NodeView{ID: "n", Ready: true, Foreign: cluster.Room{CPUMHz: 500, MemoryMiB: 100}, HeldBy: map[string]string{"GPU-0": "web"}}
+	for _, c := range []struct {
+		name   string
+		change func(*NodeView)
+		want   bool
+	}{
+		{"nothing", func(*NodeView) {}, false},
+		{"they hold more", func(v *NodeView) { v.Foreign.MemoryMiB = 200 }, false},
+		{"they hold another GPU", func(v *NodeView) { v.HeldBy = map[string]string{"GPU-0": "web", "GPU-1": "web"} }, false},
+		{"they hold less memory", func(v *NodeView) { v.Foreign.MemoryMiB = 50 }, true},
+		{"they hold less CPU", func(v *NodeView) { v.Foreign.CPUMHz = 50 }, true},
+		{"they hold no GPU", func(v *NodeView) { v.HeldBy = nil }, true},
+		{"it has more memory", func(v *NodeView) { v.Capacity.MemoryMiB = 1000 }, true},
+	} {
+		now := v
+		if c.change(&now); mayHaveRoom(v, now) != c.want {
+			t.Errorf("%s: it may have room now: %t", c.name, !c.want)
+		}
+	}
+}

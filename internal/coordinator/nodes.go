@@ -79,7 +79,7 @@ func (c *Core) setNode(v NodeView) {
 		n = new(node)
 		c.nodes[v.ID] = n
 	}
-	if !n.noRoomUntil.IsZero() && !reflect.DeepEqual(n.view, v) {
+	if !n.noRoomUntil.IsZero() && mayHaveRoom(n.view, v) {
 		n.noRoomUntil, n.noRoomWhy = zeroTime, "" // it may be another matter now
 		delete(c.noRoom, v.ID)
 	}
@@ -88,6 +88,16 @@ func (c *Core) setNode(v NodeView) {
 		c.nodeDown(v.ID)
 	}
 	c.tell(n)
+}
+
+// mayHaveRoom reports whether a node on which Nomad found no room may have it
+// now: other jobs hold less there, or something else has changed.
+func mayHaveRoom(before, now NodeView) bool {
+	if now.Foreign.CPUMHz < before.Foreign.CPUMHz || now.Foreign.MemoryMiB < before.Foreign.MemoryMiB || len(now.HeldBy) < len(before.HeldBy) {
+		return true
+	}
+	before.Foreign, before.HeldBy = now.Foreign, now.HeldBy
+	return !reflect.DeepEqual(before, now)
 }
 
 // show notes what Nomad shows of a node. A node that was set up anew has

@@ -82,12 +82,15 @@ func (c *Client) subscribe(ctx context.Context, path, namespace string) *stream 
 
 func (s *stream) markOpen() { s.once.Do(func() { close(s.opened) }) }
 
-// awaitOpen waits for the first word of the stream, but not for long.
-func (s *stream) awaitOpen(ctx context.Context) {
-	select {
-	case <-s.opened:
-	case <-ctx.Done():
-	case <-time.After(openPatience):
+// awaitOpen waits for the first word of each stream, but not for long.
+func awaitOpen(ctx context.Context, streams ...*stream) {
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	for _, s := range streams {
+		select {
+		case <-s.opened:
+		case <-ctx.Done():
+		}
 	}
 }
 

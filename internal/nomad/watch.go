@@ -105,8 +105,7 @@ func (c *Client) follow(ctx context.Context, emit func(Event)) error {
 	// between: Nomad keeps only its last 100 events for those who come late.
 	stream := c.subscribe(ctx, streamPath, c.namespace)
 	foreign := c.subscribe(ctx, foreignPath, c.scope())
-	stream.awaitOpen(ctx)
-	foreign.awaitOpen(ctx)
+	awaitOpen(ctx, stream, foreign)
 	t, all, err := c.resync(ctx)
 	if err != nil {
 		return err
