@@ -289,10 +289,7 @@ func (o *order) hopeless(t *tier, w *waiter) bool {
 }
 
 func (e *Engine) maxReserved() int {
-	switch {
-	case e.cfg.Policy.NoReservations:
-		return 0
-	case e.cfg.Policy.Head:
+	if e.cfg.Policy.Head {
 		return 1
 	}
 	return maxReserved

@@ -31,9 +31,13 @@ type job struct {
 	// held and kept are in GPU-seconds: all that it held, and the run time that
 	// need not be done again.
 	held, kept float64
-	// lost had to be run again, loading is of weights and checkpoints.
+	// lost and loading are too: run time that had to be done again, and the time
+	// that weights and checkpoints took to load.
 	lost, loading float64
-	outcome       Outcome
+	// queued is since when it waits, while it does, and waited how long it did
+	// before that, before all of its starts.
+	queued, waited time.Duration
+	outcome        Outcome
 }
 
 // stage is where a job is in its life.
@@ -58,6 +62,12 @@ func (w *world) move(j *job, to stage) {
 	}
 	count(j.stage, -1)
 	count(to, +1)
+	if j.stage == waiting {
+		j.waited += w.now - j.queued
+	}
+	if to == waiting {
+		j.queued = w.now
+	}
 	j.stage = to
 	if to == over {
 		w.living--
@@ -68,7 +78,7 @@ func (w *world) move(j *job, to stage) {
 // arrive has a gang submitted for the first time.
 func (w *world) arrive(j *job) {
 	if e := w.options.Estimator; e != nil {
-		spec := *j.Spec // which the gangs of one block share
+		spec := *j.Spec // which other gangs may share
 		spec.Estimate = e.Estimate(&j.ScenarioGang)
 		j.Spec = &spec
 	}

@@ -31,7 +31,7 @@ func (w *world) carryOut(d schedule.Decision) error {
 		}
 		w.carryOn(a)
 	case schedule.Wait:
-		if w.options.NoReasons {
+		if w.options.Brief {
 			return nil
 		}
 		for i, reason := range w.engine.Reasons(d.IDs) {

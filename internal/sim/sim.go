@@ -46,19 +46,19 @@ type Options struct {
 	// Until is the moment of virtual time at which the play ends, if it has not by
 	// itself; Forever for none.
 	Until time.Duration
-	// Estimator gives the estimates of gangs; nil for those of the scenario.
+	// Estimator gives gangs the estimates that the engine knows them by; nil for
+	// those of the scenario.
 	Estimator Estimator
-	// NoReasons leaves out why gangs wait, which takes longer to say than to
-	// decide where many do.
-	NoReasons bool
+	// Brief leaves out why gangs wait: to say so takes longer than to decide.
+	Brief bool
 }
 
-// Estimator says how long gangs will run, as far as that is known when they
-// arrive.
+// Estimator stands for what people and services know of run times.
 type Estimator interface {
-	// Estimate is of a gang that arrives, at its preferred size and at speed 1.
+	// Estimate is that of a gang that arrives, at its preferred size and at speed
+	// 1.
 	Estimate(g *config.ScenarioGang) time.Duration
-	// Finished tells of a gang that succeeded.
+	// Finished tells of a gang that has succeeded.
 	Finished(g *config.ScenarioGang)
 }
 
@@ -73,35 +73,6 @@ func Run(s *config.Scenario, e Engine, o Options, tell func(Record) error) ([]Li
 		return nil, fmt.Errorf("play the scenario at %s: %w", w.now, err)
 	}
 	return w.lives(), nil
-}
-
-// Life is what became of one gang in a play.
-type Life struct {
-	Gang *config.ScenarioGang
-	// Attempts counts its starts. Began is the first, and Ended its end, or that
-	// of the play where it had none by then.
-	Attempts     int
-	Began, Ended time.Duration
-	// Outcome is empty for one that had not ended; rejected ones failed.
-	Outcome  Outcome
-	Rejected bool
-	// GPU time in all, and of that what was run twice, and what it took to load and
-	// restore, in GPU-seconds.
-	Held, Lost, Loading float64
-}
-
-func (w *world) lives() []Life {
-	out := make([]Life, len(w.order))
-	for i, j := range w.order {
-		out[i] = Life{
-			Gang: &j.ScenarioGang, Attempts: j.attempts, Began: j.began, Ended: j.ended, Outcome: j.outcome, Rejected: j.rejected,
-			Held: j.held, Lost: j.lost, Loading: j.loading,
-		}
-		if j.stage != over {
-			out[i].Ended = w.now
-		}
-	}
-	return out
 }
 
 // play is the whole of a simulation: time goes on to the next moment at which

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,36 @@ import (
 func play(s *config.Scenario, e Engine, until time.Duration) (string, *Checker, error) {
 	var out bytes.Buffer
 	checker, write := NewChecker(s), WriteJSON(&out)
-	_, err := Run(s, e, Options{Until: until}, func(r Record) error { return errors.Join(checker.Take(r), write(r)) })
+	var last *Summary
+	lives, err := Run(s, e, Options{Until: until}, func(r Record) error {
+		last, _ = r.Fact.(*Summary)
+		return errors.Join(checker.Take(r), write(r))
+	})
+	if err == nil {
+		err = addUp(lives, last)
+	}
 	return out.String(), checker, err
+}
+
+// addUp checks that gangs waited whenever they did not run, and that what the
+// summary tells is the sum of what befell them.
+func addUp(lives []Life, s *Summary) error {
+	var lost, loading float64
+	for _, l := range lives {
+		lost += l.Lost
+		loading += l.Loading
+		ran := time.Duration(l.Held / float64(l.Gang.Spec.GPUs) * float64(time.Second))
+		if there := l.Ended - l.Gang.At; l.Arrived && len(l.Gang.Spec.Elastic) == 0 && (there-l.Waited-ran).Abs() > time.Microsecond {
+			return fmt.Errorf("gang %s was there for %s, waited %s and held its GPUs for %s", l.Gang.ID, there, l.Waited, ran)
+		}
+		if !l.Arrived && l.Ended > 0 {
+			return fmt.Errorf("gang %s ended, and never came", l.Gang.ID)
+		}
+	}
+	if g := s.GPUSeconds; !near(float64(g.Lost), lost) || !near(float64(g.Loading), loading) {
+		return fmt.Errorf("gangs lost %g GPU-seconds and loaded for %g, and the summary says %g and %g", lost, loading, g.Lost, g.Loading)
+	}
+	return nil
 }
 
 // TestScenarios plays each scenario of testdata; the file of the same name

@@ -122,7 +122,7 @@ func (*mute) Explain(gang.ID) (gang.Code, string, int, bool) { return "", "", 0,
 // there were.
 func (w *town) play(look func(Record) error) int {
 	e := &mute{counter{Engine: schedule.New(w.scenario.Rules)}}
-	if _, err := Run(w.scenario, e, Options{Until: w.over, NoReasons: true}, look); err != nil {
+	if _, err := Run(w.scenario, e, Options{Until: w.over, Brief: true}, look); err != nil {
 		w.Fatal(err)
 	}
 	return e.events
