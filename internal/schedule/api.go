@@ -70,6 +70,8 @@ type Policy struct {
 	Arrival bool
 	// Head lets only the first blocked gang hold a reservation, as EASY does.
 	Head bool
+	// NoReservations lets no gang hold a future start.
+	NoReservations bool
 	// NoBackfill starts nothing behind a blocked gang.
 	NoBackfill bool
 	// NoTopology places on the first nodes that fit; what is required stays.

@@ -289,7 +289,10 @@ func (o *order) hopeless(t *tier, w *waiter) bool {
 }
 
 func (e *Engine) maxReserved() int {
-	if e.cfg.Policy.Head {
+	switch {
+	case e.cfg.Policy.NoReservations:
+		return 0
+	case e.cfg.Policy.Head:
 		return 1
 	}
 	return maxReserved
