@@ -83,7 +83,7 @@ func commands(ctx context.Context, t *terminal) map[string]cli.CommandFactory {
 	factories := map[string]cli.CommandFactory{}
 	for _, c := range []*command{
 		agentCommand(t), cancelCommand(t), explainCommand(t), holdCommand(t), nodesCommand(t), releaseCommand(t), reorderCommand(t),
-		sharesCommand(t), simCommand(t), statusCommand(t), submitCommand(t), versionCommand(t),
+		sharesCommand(t), simCommand(t), statusCommand(t), submitCommand(t), traceCommand(t), versionCommand(t),
 	} {
 		c.ctx, c.terminal = ctx, t
 		factories[c.name] = func() (cli.Command, error) { return c, nil }

@@ -4,18 +4,16 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/gangd/gangd/internal/config"
-	"github.com/gangd/gangd/internal/schedule"
 	"github.com/gangd/gangd/internal/sim"
 )
 
 func simCommand(t *terminal) *command {
+	var o playFlags
 	flags := newFlags("sim")
-	asJSON := flags.Bool("json", false, "Print one JSON object a line, and the summary last.")
-	flags.Uint64("seed", 1, "The seed `N` of what is drawn at random. A scenario leaves nothing to chance: it plays\nin the same way with each.")
-	until := flags.Duration("until", sim.Forever, "End the play after this `DURATION` of virtual time, such as 90s or 1.5h, and not when\nnothing can change any more.")
+	o.declare(flags)
+	flags.BoolVar(&o.asJSON, "json", false, "Print one JSON object a line, and the summary last; with -compare a list with a report on\neach policy.")
 	return &command{
 		name: "sim", arguments: " FILE", flags: flags,
 		synopsis: "Play a scenario in virtual time",
@@ -28,15 +26,15 @@ func simCommand(t *terminal) *command {
 			if len(args) != 1 {
 				return t.misuse("sim takes one FILE, or - for standard input")
 			}
-			if *until < 0 {
-				return t.misuse("-until %s lies before the start", *until)
+			if err := o.wrong(); err != nil {
+				return t.misuse("%v", err)
 			}
-			return t.simulate(ctx, args[0], *asJSON, *until)
+			return t.simulate(ctx, args[0], &o)
 		},
 	}
 }
 
-func (t *terminal) simulate(ctx context.Context, path string, asJSON bool, until time.Duration) int {
+func (t *terminal) simulate(ctx context.Context, path string, o *playFlags) int {
 	src, err := t.read(path)
 	if err != nil {
 		return t.fail(ctx, err)
@@ -49,22 +47,35 @@ func (t *terminal) simulate(ctx context.Context, path string, asJSON bool, until
 		fmt.Fprintln(t.err, err)
 		return exitUsage
 	}
-	out := bufio.NewWriter(t.out)
-	tell := newSimLog(out, scenario).tell
-	if asJSON {
-		tell = sim.WriteJSON(out)
+	o.failures.Befall(scenario)
+	p := plays{playFlags: o, scenario: scenario, estimator: func() sim.Estimator { return nil }, now: t.now}
+	if o.compare {
+		return t.report(ctx, &p)
 	}
-	_, err = sim.Run(scenario, schedule.New(scenario.Rules), sim.Options{Until: until}, func(r sim.Record) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return tell(r)
-	})
+	out := bufio.NewWriter(t.out)
+	p.reasons, p.tell = true, newSimLog(out, scenario).tell
+	if o.asJSON {
+		p.tell = sim.WriteJSON(out)
+	}
+	_, err = p.run(ctx)
 	if flushed := out.Flush(); err == nil {
 		err = flushed
 	}
 	if err != nil {
 		return t.fail(ctx, err)
 	}
+	return exitOK
+}
+
+// report plays, and prints how gangs fared.
+func (t *terminal) report(ctx context.Context, p *plays) int {
+	reports, err := p.run(ctx)
+	if err != nil {
+		return t.fail(ctx, err)
+	}
+	if p.asJSON {
+		return t.printJSON(reports)
+	}
+	t.showReports(reports)
 	return exitOK
 }

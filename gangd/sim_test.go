@@ -73,7 +73,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("the disk is f
 func TestSimOutputThatFails(t *testing.T) {
 	for _, options := range [][]string{{}, {"-json"}} {
 		var errOut bytes.Buffer
-		tm := &terminal{out: fullDisk{}, err: &errOut}
+		tm := &terminal{out: fullDisk{}, err: &errOut, now: time.Now}
 		if code := run(t.Context(), tm, append([]string{"sim", "testdata/scenario.hcl"}, options...)); code != exitRefused || errOut.Len() == 0 {
 			t.Errorf("%v: exit %d, %q", options, code, errOut.String())
 		}

@@ -1,0 +1,5 @@
+cluster {
+  node "n" {
+    count = 2
+  }
+}
