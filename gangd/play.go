@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gangd/gangd/internal/config"
+	"github.com/gangd/gangd/internal/picture"
 	"github.com/gangd/gangd/internal/report"
 	"github.com/gangd/gangd/internal/schedule"
 	"github.com/gangd/gangd/internal/sim"
@@ -17,7 +21,7 @@ import (
 // playFlags are what gangd sim and gangd trace have in common.
 type playFlags struct {
 	compare, check, asJSON bool
-	policy                 string
+	policy, html           string
 	until                  time.Duration
 	failures               trace.Failures
 }
@@ -25,6 +29,7 @@ type playFlags struct {
 func (p *playFlags) declare(f *flag.FlagSet) {
 	f.BoolVar(&p.compare, "compare", false, "Play it once with each policy, and table how gangs fared under them.")
 	f.StringVar(&p.policy, "policy", report.Ours, "Play it with the policy of this `NAME`: "+strings.Join(report.PolicyNames()[:5], ", ")+",\n"+strings.Join(report.PolicyNames()[5:], ", ")+".")
+	f.StringVar(&p.html, "html", "", "Draw the play into this `FILE`, a page that needs nothing else to be seen: who held and who\nwanted the GPUs, waits, shares, the cluster over time, lost work.")
 	f.DurationVar(&p.until, "until", sim.Forever, "End the play after this `DURATION` of virtual time, such as 90s or 1.5h, and not when\nnothing can change any more.")
 	f.Uint64Var(&p.failures.Seed, "seed", 1, "The seed `N` of the failures. Without means for them there are none, and nothing is left\nto chance.")
 	f.DurationVar(&p.failures.GPUMean, "gpu-mtbf", 0, "Let each GPU fail at random, after this `TIME` on average.")
@@ -71,25 +76,50 @@ type plays struct {
 	tell    func(sim.Record) error
 	reasons bool
 	now     func() time.Time
+	// title is what the pictures are of.
+	title string
 }
 
 // run plays, and reports on each policy.
 func (p *plays) run(ctx context.Context) ([]report.Report, error) {
 	var out []report.Report
+	var drawn *picture.Recorder
+	if p.html != "" {
+		drawn = picture.NewRecorder(p.scenario)
+	}
 	for _, policy := range report.Policies() {
 		if !p.compare && policy.Name != p.policy {
 			continue
 		}
-		r, err := p.play(ctx, policy)
+		of := drawn
+		if policy.Name != p.policy {
+			of = nil
+		}
+		r, err := p.play(ctx, policy, of)
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", policy.Name, err)
 		}
 		out = append(out, r)
 	}
-	return out, nil
+	if drawn == nil {
+		return out, nil
+	}
+	return out, p.draw(drawn, out)
 }
 
-func (p *plays) play(ctx context.Context, policy report.Policy) (report.Report, error) {
+// draw writes the page.
+func (p *plays) draw(of *picture.Recorder, reports []report.Report) error {
+	at := slices.IndexFunc(reports, func(r report.Report) bool { return r.Policy == p.policy })
+	var page bytes.Buffer
+	err := of.Write(&page, p.title, reports[at], reports)
+	if err == nil {
+		err = os.WriteFile(p.html, page.Bytes(), 0o644)
+	}
+	return err
+}
+
+// play plays with one policy, and has it drawn if that is asked for.
+func (p *plays) play(ctx context.Context, policy report.Policy, drawn *picture.Recorder) (report.Report, error) {
 	rules := p.scenario.Rules
 	rules.Policy = policy.Rules
 	var hear []func(sim.Record) error
@@ -99,9 +129,13 @@ func (p *plays) play(ctx context.Context, policy report.Policy) (report.Report, 
 	if policy.Name == p.policy && p.tell != nil {
 		hear = append(hear, p.tell)
 	}
+	o := sim.Options{Until: p.until, Estimator: p.estimator(), Brief: !p.reasons}
+	if drawn != nil {
+		hear, o.Capacity = append(hear, drawn.Take), drawn.Capacity
+	}
 	var last *sim.Summary
 	began := p.now()
-	lives, err := sim.Run(p.scenario, schedule.New(rules), sim.Options{Until: p.until, Estimator: p.estimator(), Brief: !p.reasons},
+	lives, err := sim.Run(p.scenario, schedule.New(rules), o,
 		func(r sim.Record) error {
 			if s, is := r.Fact.(*sim.Summary); is {
 				last = s

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/gangd/gangd/internal/config"
 	"github.com/gangd/gangd/internal/sim"
@@ -48,7 +49,7 @@ func (t *terminal) simulate(ctx context.Context, path string, o *playFlags) int 
 		return exitUsage
 	}
 	o.failures.Befall(scenario)
-	p := plays{playFlags: o, scenario: scenario, estimator: func() sim.Estimator { return nil }, now: t.now}
+	p := plays{playFlags: o, scenario: scenario, estimator: func() sim.Estimator { return nil }, now: t.now, title: filepath.Base(path)}
 	if o.compare {
 		return t.report(ctx, &p)
 	}

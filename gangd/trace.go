@@ -115,7 +115,7 @@ func (t *terminal) trace(ctx context.Context, path string, o *traceFlags) int {
 		return t.export(ctx, scenario, o)
 	}
 	return t.report(ctx, &plays{
-		playFlags: &o.playFlags, scenario: scenario, now: t.now,
+		playFlags: &o.playFlags, scenario: scenario, now: t.now, title: filepath.Base(fileName(path)),
 		estimator: func() sim.Estimator {
 			e, _ := trace.NewEstimator(o.estimates) // which was tried
 			return e

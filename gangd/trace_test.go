@@ -58,3 +58,35 @@ func TestTraceExport(t *testing.T) {
 		t.Errorf("into a folder that is none: exit %d, %s", code, errOut)
 	}
 }
+
+func TestPictures(t *testing.T) {
+	dir := t.TempDir()
+	for name, args := range map[string][]string{
+		"sim":     {"sim", "testdata/scenario.hcl"},
+		"trace":   {"trace", "-cluster", "testdata/trace-cluster.hcl", "-column", "gpus=num_gpu", "testdata/trace.csv"},
+		"compare": {"sim", "-compare", "-policy", "easy", "testdata/scenario.hcl"},
+	} {
+		file := filepath.Join(dir, name+".html")
+		code, _, errOut := play(t.Context(), session{args: append(args, "-html", file)})
+		page, err := os.ReadFile(file)
+		if code != exitOK || err != nil || !strings.Contains(string(page), "<svg") || strings.Contains(string(page), "side by side") != (name == "compare") {
+			t.Errorf("%s: exit %d, %s, %v, %d bytes", name, code, errOut, err, len(page))
+		}
+		if code, _, errOut := play(t.Context(), session{args: append(args, "-html", filepath.Join(dir, "none", "x"))}); code != exitRefused || !strings.Contains(errOut, "none") {
+			t.Errorf("%s into a folder that is none: exit %d, %s", name, code, errOut)
+		}
+	}
+}
+
+// A trace without jobs, or with none that can run, is one too.
+func TestTraceOfNothing(t *testing.T) {
+	for _, jobs := range []string{"", "0,64,10\n"} {
+		file := filepath.Join(t.TempDir(), "page.html")
+		code, out, errOut := play(t.Context(), session{
+			args: []string{"trace", "-cluster", "testdata/trace-cluster.hcl", "-compare", "-html", file, "-"}, stdin: "submit_s,gpus,duration_s\n" + jobs,
+		})
+		if code != exitOK || errOut != "" {
+			t.Errorf("%q: exit %d, %s%s", jobs, code, out, errOut)
+		}
+	}
+}

@@ -45,6 +45,9 @@ type Row struct {
 	// Wait is the time in the queue, before the first start and after every
 	// attempt that did not come to an end.
 	Wait Spread `json:"wait_s"`
+	// WaitCounts are how many gangs waited for less than each of WaitBounds, and
+	// not less than the one before, and last how many for longer than all.
+	WaitCounts []int `json:"wait_counts"`
 	// Slowdown is the bounded slowdown: the time from submission to the end,
 	// divided by that run time or 10 s, whichever is longer; at least 1.
 	Slowdown Spread `json:"bounded_slowdown"`
@@ -52,6 +55,11 @@ type Row struct {
 	// into weights and checkpoints.
 	Lost    float64 `json:"lost_gpu_s"`
 	Loading float64 `json:"loading_gpu_s"`
+}
+
+// WaitBounds divide waits by length; below the first, a gang started at once.
+var WaitBounds = []time.Duration{
+	time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 }
 
 // Spread is a distribution, in seconds but for slowdowns.
@@ -130,7 +138,7 @@ func addRow(rows []Row, class string, fates []fate, in func(fate) bool) []Row {
 }
 
 func rowOf(class string, fates []fate) Row {
-	r := Row{Class: class}
+	r := Row{Class: class, WaitCounts: make([]int, len(WaitBounds)+1)}
 	var delays, waits, slowdowns []float64
 	for _, f := range fates {
 		if f.Rejected {
@@ -139,6 +147,7 @@ func rowOf(class string, fates []fate) Row {
 		}
 		r.Gangs++
 		waits = append(waits, f.wait)
+		r.WaitCounts[waitClass(f.Waited)]++
 		switch f.Outcome {
 		case sim.Failed, sim.Cancelled:
 			r.Failed++
@@ -153,6 +162,14 @@ func rowOf(class string, fates []fate) Row {
 	}
 	r.Delay, r.Wait, r.Slowdown = spreadOf(delays), spreadOf(waits), spreadOf(slowdowns)
 	return r
+}
+
+func waitClass(waited time.Duration) int {
+	at := slices.IndexFunc(WaitBounds, func(bound time.Duration) bool { return waited < bound })
+	if at < 0 {
+		return len(WaitBounds)
+	}
+	return at
 }
 
 func spreadOf(of []float64) Spread {

@@ -44,10 +44,10 @@ func TestReport(t *testing.T) {
 		{Gang: &config.ScenarioGang{Spec: &gang.Spec{Tier: "production", GPUs: 64}, At: time.Hour}},
 	}
 	got := New("easy", s, lives, &sim.Summary{Utilization: 0.5, Preemptions: 1, Makespan: sim.Seconds(time.Hour)}, 2*time.Second)
-	one := Row{Class: "interactive", Gangs: 1, Delay: Spread{2, 2, 2, 2}, Wait: Spread{2, 2, 2, 2}, Slowdown: Spread{1, 1, 1, 1}}
+	one := Row{Class: "interactive", Gangs: 1, Delay: Spread{2, 2, 2, 2}, Wait: Spread{2, 2, 2, 2}, WaitCounts: []int{0, 1, 0, 0, 0, 0, 0, 0}, Slowdown: Spread{1, 1, 1, 1}}
 	production := Row{
 		Class: "production", Gangs: 3, Rejected: 1, Unfinished: 1, Failed: 1,
-		Delay: Spread{75, 0, 150, 150}, Wait: Spread{140.0 / 3, 60, 80, 80}, Slowdown: Spread{1.75, 1, 2.5, 2.5}, Lost: 1000, Loading: 30,
+		Delay: Spread{75, 0, 150, 150}, Wait: Spread{140.0 / 3, 60, 80, 80}, WaitCounts: []int{1, 0, 0, 2, 0, 0, 0, 0}, Slowdown: Spread{1.75, 1, 2.5, 2.5}, Lost: 1000, Loading: 30,
 	}
 	want := Report{
 		Policy: "easy", Utilization: 0.5, Preemptions: 1, MakespanSeconds: 3600, TookSeconds: 2, All: got.All,

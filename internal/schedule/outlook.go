@@ -83,28 +83,42 @@ func (e *Engine) Shares() gang.Shares {
 	return out
 }
 
-// entitle gives each tenant its weighted max-min share of so many GPUs, by
-// filling: those whose demand is met first, for their weight, leave the rest to
-// the others.
+// entitle gives each tenant its weighted max-min share of so many GPUs.
 func entitle(tenants []gang.TenantShare, gpus int) {
-	demand := func(t *gang.TenantShare) float64 {
+	wants := make([]Want, len(tenants))
+	for i, t := range tenants {
 		d := t.Running + t.Wanted
 		if t.MaxGPUs > 0 {
 			d = min(d, t.MaxGPUs)
 		}
-		return float64(d)
+		wants[i] = Want{float64(d), t.Weight}
 	}
-	var order []*gang.TenantShare
+	for i, share := range MaxMin(wants, float64(gpus)) {
+		tenants[i].Entitled = share
+	}
+}
+
+// Want is what somebody could use, and the weight that counts for it.
+type Want struct{ Demand, Weight float64 }
+
+// MaxMin gives each its weighted max-min share of so much, by filling: those
+// whose demand is met first, for their weight, leave the rest to the others.
+func MaxMin(wants []Want, much float64) []float64 {
+	order := make([]int, len(wants))
 	weights := 0.0
-	for i := range tenants {
-		order = append(order, &tenants[i])
-		weights += tenants[i].Weight
+	for i, w := range wants {
+		order[i] = i
+		weights += w.Weight
 	}
-	slices.SortStableFunc(order, func(a, b *gang.TenantShare) int { return cmp.Compare(demand(a)/a.Weight, demand(b)/b.Weight) })
-	left := float64(gpus)
-	for _, t := range order {
-		t.Entitled = min(demand(t), left*t.Weight/weights)
-		left -= t.Entitled
-		weights -= t.Weight
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(wants[a].Demand/wants[a].Weight, wants[b].Demand/wants[b].Weight)
+	})
+	shares := make([]float64, len(wants))
+	for _, i := range order {
+		w := wants[i]
+		shares[i] = min(w.Demand, much*w.Weight/weights)
+		much -= shares[i]
+		weights -= w.Weight
 	}
+	return shares
 }

@@ -80,6 +80,9 @@ func (w *world) recount(n *node) {
 	capacity, idle := (usable | n.held).Count(), (usable &^ n.held).Count()
 	w.account.capacity += capacity - n.capacity
 	w.account.idle += idle - n.idle
+	if tell := w.options.Capacity; tell != nil && capacity != n.capacity {
+		tell(w.now, n.spec.ID, capacity)
+	}
 	n.capacity, n.idle = capacity, idle
 }
 

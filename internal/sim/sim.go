@@ -49,6 +49,9 @@ type Options struct {
 	// Estimator gives gangs the estimates that the engine knows them by; nil for
 	// those of the scenario.
 	Estimator Estimator
+	// Capacity is told how many GPUs of a node can be held, whenever that changes,
+	// and at the start; nil where nobody wants to know.
+	Capacity func(at time.Duration, node string, gpus int)
 	// Brief leaves out why gangs wait: to say so takes longer than to decide.
 	Brief bool
 }
