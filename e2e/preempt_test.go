@@ -40,6 +40,19 @@ func (c *testCluster) explained(id gang.ID) gang.Outlook {
 	return o
 }
 
+// mayBeStopped waits until gangs have run for so long that others may stop them.
+func (c *testCluster) mayBeStopped(ids ...gang.ID) {
+	c.t.Helper()
+	c.eventually(patience, "nobody is protected", func() string {
+		for _, id := range ids {
+			if o := c.explained(id); o.Protected != 0 {
+				return fmt.Sprintf("%s is, until %s", id, time.UnixMilli(o.Protected))
+			}
+		}
+		return ""
+	})
+}
+
 func (c *testCluster) shares() gang.Shares {
 	c.t.Helper()
 	var s gang.Shares
@@ -68,7 +81,7 @@ func (c *testCluster) makesRoom() {
 	for _, id := range background {
 		c.reaches(id, patience, gang.Running)
 	}
-	time.Sleep(protected)
+	c.mayBeStopped(background...)
 	asked := time.Now()
 	id := c.submit(gangFile("draft", shape(8, 8, `tier = "interactive"`, `tenant = "people"`), paced(100*time.Millisecond)))
 	s := c.reaches(id, patience, gang.Running, gang.Finishing, gang.Succeeded)
@@ -128,7 +141,7 @@ func (c *testCluster) chargedRightly() {
 func (c *testCluster) shrinks() {
 	low := c.submit(gangFile("wide", shape(16, 8, `tier = "background"`, `estimate = "10m"`, `elastic = { "8" = "20m", "16" = "10m" }`), paced(1500*time.Millisecond)))
 	c.reaches(low, patience, gang.Running)
-	time.Sleep(protected)
+	c.mayBeStopped(low)
 	high := c.submit(gangFile("quick", shape(8, 8, `tier = "interactive"`), paced(1500*time.Millisecond)))
 	c.reaches(high, patience, gang.Running)
 	s := c.reaches(low, patience, gang.Running)

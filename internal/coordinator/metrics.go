@@ -9,6 +9,7 @@ import (
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // Metrics is what /metrics shows of the coordinator.
@@ -21,11 +22,15 @@ type Metrics struct {
 	gpus    *prometheus.GaugeVec
 	lanes   prometheus.Gauge
 	queues  *prometheus.CounterVec
+	broken  prometheus.Counter
+	cut     prometheus.Counter
 
 	// observed is when the gauges were read last; states is where the gangs are
 	// counted. Both belong to the loop.
 	observed time.Time
 	states   map[gang.State]int
+	// counted is what the engine of this term had counted by then.
+	counted schedule.Counts
 }
 
 // NewMetrics makes the metrics; Register puts them into a registry.
@@ -43,13 +48,17 @@ func NewMetrics() *Metrics {
 		gpus:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gangd_gpus", Help: "GPUs by model and by what they are: total, usable, free."}, []string{"model", "kind"}),
 		queues: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gangd_queue_full_total", Help: "Times that one came to a queue that was full: inputs and effects of the loop, and calls, wait; requests, followers and gangs are refused."}, []string{"queue"}),
+		broken: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gangd_broken_plans_total", Help: "Preemptions whose room was lost before the gang that they were for had it."}),
+		cut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gangd_cut_searches_total", Help: "Searches of the engine that a bound ended before all was looked at: for victims, sizes, or a settled queue."}),
 		lanes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gangd_lanes", Help: "Lanes that are not yet forgotten."}),
 	}
 }
 
 // Register puts the metrics into a registry.
 func (m *Metrics) Register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.steps, m.commits, m.batches, m.faults, m.gangs, m.gpus, m.lanes, m.queues} {
+	for _, c := range []prometheus.Collector{m.steps, m.commits, m.batches, m.faults, m.gangs, m.gpus, m.lanes, m.queues, m.broken, m.cut} {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
@@ -93,12 +102,16 @@ func (m *Metrics) observe(c *Core) {
 		m.gpus.WithLabelValues(model, "free").Set(float64(root.GPUs(cluster.Free, model)))
 	}
 	m.lanes.Set(float64(len(c.lanes)))
+	counts := c.engine.Counts
+	m.broken.Add(float64(counts.BrokenPlans - m.counted.BrokenPlans))
+	m.cut.Add(float64(counts.CutSearches - m.counted.CutSearches))
+	m.counted = counts
 }
 
 // deposed takes the gauges away: they are for the leader to show, and would be
 // counted twice.
 func (m *Metrics) deposed() {
-	m.observed = time.Time{}
+	m.observed, m.counted = time.Time{}, schedule.Counts{}
 	m.gangs.Reset()
 	m.gpus.Reset()
 	m.lanes.Set(0)

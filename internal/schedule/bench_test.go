@@ -22,7 +22,8 @@ type site struct {
 	rng    *rand.Rand
 	now    time.Time
 	seq    uint64
-	shapes []gang.Spec
+	shapes []gang.Spec // that are submitted
+	all    []gang.Spec
 	// running are the attempts that hold GPUs, by start.
 	running []Start
 	stops   []Stop

@@ -31,6 +31,9 @@ func (c *clock) time(f func()) {
 func (c *clock) report(b *testing.B) {
 	slices.Sort(c.took)
 	n := len(c.took)
+	if n < benchSamples {
+		b.Fatalf("%d such decisions were made, and %d are to be measured", n, benchSamples)
+	}
 	b.ReportMetric(float64(c.took[n/2]), "p50-ns")
 	b.ReportMetric(float64(c.took[n*99/100]), "p99-ns")
 	b.ReportMetric(float64(c.took[n-1]), "max-ns")
@@ -94,9 +97,10 @@ func queuedOn(nodes int) int {
 // was.
 var kept = map[string]*site{}
 
-// busySite is a cluster at 90 % with a long queue.
-func busySite(b *testing.B, nodes, guaranteed int) *site {
-	key := fmt.Sprint(nodes, guaranteed)
+// busySite is a cluster at 90 % with a long queue, of the lower two tiers alone if
+// that is said: else those of the highest have stopped all that may be.
+func busySite(b *testing.B, nodes, guaranteed int, low bool) *site {
+	key := fmt.Sprint(nodes, guaranteed, low)
 	if s := kept[key]; s != nil {
 		s.tb = b
 		return s
@@ -104,6 +108,9 @@ func busySite(b *testing.B, nodes, guaranteed int) *site {
 	clear(kept) // one is large
 	runtime.GC()
 	s := newSite(b, nodes, guaranteed, 1)
+	if s.all = s.shapes; low {
+		s.shapes = slices.DeleteFunc(slices.Clone(s.shapes), func(g gang.Spec) bool { return g.Tier == "interactive" })
+	}
 	s.fill(0.9)
 	s.queue(queuedOn(nodes))
 	kept[key] = s
@@ -112,7 +119,7 @@ func busySite(b *testing.B, nodes, guaranteed int) *site {
 
 // benchDecision: what runs ends, and what is submitted comes.
 func benchDecision(b *testing.B, nodes int) {
-	s := busySite(b, nodes, 0)
+	s := busySite(b, nodes, 0, false)
 	b.ResetTimer()
 	for range b.N {
 		var c clock
@@ -130,6 +137,11 @@ func (s *site) turn(c *clock) {
 	c.time(func() { s.apply(ev) })
 	more := s.any()
 	c.time(func() { s.apply(more) })
+	s.obeyAll(c)
+}
+
+// obeyAll times the ends that were ordered.
+func (s *site) obeyAll(c *clock) {
 	for ev, is := s.obey(); is; ev, is = s.obey() {
 		c.time(func() { s.apply(ev) })
 	}
@@ -138,7 +150,7 @@ func (s *site) turn(c *clock) {
 // benchSteady: 14 arrivals a second, and the ends of what runs at the times at
 // which they come.
 func benchSteady(b *testing.B, nodes int) {
-	s := busySite(b, nodes, 0)
+	s := busySite(b, nodes, 0, false)
 	b.ResetTimer()
 	for range b.N {
 		var c clock
@@ -150,9 +162,7 @@ func benchSteady(b *testing.B, nodes int) {
 			}
 			more := s.any()
 			c.time(func() { s.apply(more) })
-			for ev, is := s.obey(); is; ev, is = s.obey() {
-				c.time(func() { s.apply(ev) })
-			}
+			s.obeyAll(&c)
 		}
 		c.report(b)
 	}
@@ -172,8 +182,8 @@ func (s *site) ends(r *run) Together {
 // benchPreempt: gangs that others are stopped for. What does not lead to that is
 // not counted.
 func benchPreempt(b *testing.B, nodes int) {
-	benchPlans(b, busySite(b, nodes, 0), func(s *site) Submit {
-		spec := s.shapes[s.rng.IntN(len(s.shapes))]
+	benchPlans(b, busySite(b, nodes, 0, true), func(s *site) Submit {
+		spec := s.all[s.rng.IntN(len(s.all))]
 		spec.Tier = "interactive"
 		return s.submission(spec)
 	})
@@ -181,8 +191,8 @@ func benchPreempt(b *testing.B, nodes int) {
 
 // benchReclaim: gangs of a tenant that takes back what is guaranteed to it.
 func benchReclaim(b *testing.B, nodes int) {
-	benchPlans(b, busySite(b, nodes, 8*nodes/4), func(s *site) Submit {
-		spec := s.shapes[s.rng.IntN(len(s.shapes))]
+	benchPlans(b, busySite(b, nodes, 8*nodes/4, false), func(s *site) Submit {
+		spec := s.all[s.rng.IntN(len(s.all))]
 		spec.Tier, spec.Tenant = "background", "owner"
 		return s.submission(spec)
 	})
@@ -215,7 +225,7 @@ func benchPlans(b *testing.B, s *site, next func(*site) Submit) {
 // benchNodeLoss: a node is lost with all that runs on it, which waits again; then
 // it is back.
 func benchNodeLoss(b *testing.B, nodes int) {
-	s := busySite(b, nodes, 0)
+	s := busySite(b, nodes, 0, false)
 	b.ResetTimer()
 	for range b.N {
 		var c clock

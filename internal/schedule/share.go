@@ -65,15 +65,6 @@ func (e *Engine) notePassed(w *waiter) {
 	}
 }
 
-// Use is what a tenant holds and held, in GPUs: the running ones, and those of
-// the past as they decay.
-func (e *Engine) Use(tenant string) float64 {
-	if t := e.tenants[tenant]; t != nil {
-		return float64(t.running) + t.past
-	}
-	return 0
-}
-
 // maxSaved bounds what a tier may save up: so much of its min_share, or what its
 // first gang costs.
 const maxSaved = 10 * time.Minute

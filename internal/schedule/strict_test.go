@@ -113,7 +113,7 @@ func oracle(e *Engine, g Gang, v cluster.View) bool {
 	return false
 }
 
-// fits is the oracle's answer for now, with what the gang avoids left out where
+// fits is the oracle's answer for what is free, with what the gang avoids left out where
 // it could run without.
 func fits(e *Engine, g Gang) bool {
 	if len(g.Avoid) > 0 && oracle(without(e, g.Avoid), g, cluster.Usable) {
