@@ -61,9 +61,15 @@ func TestALanePreemptedByAnOrdinaryJobSaysSo(t *testing.T) {
 	register(t, c, urgent)
 
 	told := until(w, "eviction", func(e AllocationChanged) bool { return e.Job == held.Job && e.PreemptedBy != "" })
-	by, _, err := c.api.Allocations().Info(told.PreemptedBy, nil)
-	if err != nil || by.JobID != "urgent" {
-		t.Fatalf("it is preempted by %+v, %v", by, err)
+	// Nomad publishes what a transaction changed just before others can read it.
+	var by *api.Allocation
+	eventually(t, "the allocation that preempts it can be read", func() bool {
+		var err error
+		by, _, err = c.api.Allocations().Info(told.PreemptedBy, nil)
+		return err == nil
+	})
+	if by.JobID != "urgent" {
+		t.Fatalf("it is preempted by %+v", by)
 	}
 	ended := until(w, "end", func(e AllocationChanged) bool { return e.Job == held.Job && e.Ended() })
 	if ended.PreemptedBy != by.ID || ended.DesiredStatus == DesiredStop || !strings.Contains(ended.Message, by.ID) {

@@ -191,9 +191,9 @@ func benchPreempt(b *testing.B, nodes int) {
 
 // benchReclaim: gangs of a tenant that takes back what is guaranteed to it.
 func benchReclaim(b *testing.B, nodes int) {
-	benchPlans(b, busySite(b, nodes, 8*nodes/4, false), func(s *site) Submit {
+	benchPlans(b, busySite(b, nodes, 8*nodes/4, true), func(s *site) Submit {
 		spec := s.all[s.rng.IntN(len(s.all))]
-		spec.Tier, spec.Tenant = "background", "owner"
+		spec.Tier, spec.Tenant = "production", "owner"
 		return s.submission(spec)
 	})
 }
