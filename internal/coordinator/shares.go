@@ -36,7 +36,7 @@ func (c *Core) waitOver(g *entry) {
 // shares says who has how much, with what was charged, and how long gangs
 // waited.
 func (c *Core) shares() gang.Shares {
-	s := c.engine.Shares()
+	s := c.engine.Shares(c.now)
 	for i := range s.Tenants {
 		if a := c.accounts[s.Tenants[i].Name]; a != nil {
 			s.Tenants[i].GPUMillis = a.rec.GPUMillis
@@ -68,12 +68,12 @@ func (c *Core) shares() gang.Shares {
 
 // outlook says all that is known of a gang, and what is to be expected of it.
 func (c *Core) outlook(g *entry) gang.Outlook {
-	reasons := c.engine.Explainer()
+	reasons := c.engine.Explainer(c.now)
 	out := gang.Outlook{Status: c.describe(g, true, reasons)}
 	if g.inEngine {
 		out.Ahead, out.Waiting = reasons.Ahead(g.rec.ID, gang.MaxAhead)
 	}
-	starts, ends, protected := c.engine.Expect(g.rec.ID)
+	starts, ends, protected := c.engine.Expect(g.rec.ID, c.now)
 	if g.inEngine && !starts.IsZero() {
 		out.Starts = gang.Millis(starts)
 	}

@@ -35,7 +35,7 @@ func (c *Core) list(want gang.Selection) listing {
 		add(g, true)
 	}
 	out := listing{make([]gang.Status, len(shown)), total}
-	reasons := c.engine.Explainer()
+	reasons := c.engine.Explainer(c.now)
 	for i, g := range shown {
 		out.gangs[i] = c.describe(g, false, reasons)
 	}
@@ -45,7 +45,7 @@ func (c *Core) list(want gang.Selection) listing {
 // status is a gang as its user sees it; full with its specification and its
 // attempts.
 func (c *Core) status(g *entry, full bool) gang.Status {
-	return c.describe(g, full, c.engine.Explainer())
+	return c.describe(g, full, c.engine.Explainer(c.now))
 }
 
 func (c *Core) describe(g *entry, full bool, reasons *schedule.Explainer) gang.Status {

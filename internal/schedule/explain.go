@@ -101,9 +101,10 @@ func (e *Engine) enough(d *cluster.Domain, r request, model string) int {
 }
 
 // Explain says why a gang waits, with numbers: the code, a sentence, and its
-// place in the queue, from 1. It reports false for a gang that does not wait.
+// place in the queue, from 1, as of the last event. It reports false for a gang that
+// does not wait.
 func (e *Engine) Explain(id gang.ID) (code gang.Code, reason string, position int, waits bool) {
-	return e.Explainer().Explain(id)
+	return e.Explainer(e.now).Explain(id)
 }
 
 // Explainer says why gangs wait. What many of them share it finds out once, so
@@ -111,14 +112,16 @@ func (e *Engine) Explain(id gang.ID) (code gang.Code, reason string, position in
 // holds until the engine's next event.
 type Explainer struct {
 	engine *Engine
+	now    time.Time
 	place  map[gang.ID]int
 	shapes map[*shape]string
 	behind string // the head of the queue
 }
 
-// Explainer makes one for the queue as it stands.
-func (e *Engine) Explainer() *Explainer {
-	return &Explainer{engine: e, shapes: make(map[*shape]string)}
+// Explainer makes one for the queue as it stands, at a time since the engine's
+// last event, which may be long ago: nothing happens where nothing is decided.
+func (e *Engine) Explainer(now time.Time) *Explainer {
+	return &Explainer{engine: e, now: now, shapes: make(map[*shape]string)}
 }
 
 // Explain is Engine.Explain.
@@ -139,7 +142,7 @@ func (e *Engine) Waits(id gang.ID) bool { return e.waiting[id] != nil }
 // Reasons says in sentences why gangs wait, in their order; one that does not
 // wait has none.
 func (e *Engine) Reasons(ids []gang.ID) []string {
-	x := e.Explainer()
+	x := e.Explainer(e.now)
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		if w := e.waiting[id]; w != nil {
@@ -179,17 +182,17 @@ func (x *Explainer) sentence(w *waiter) string {
 	}
 	starts := ""
 	if w.claims == e.decided && !w.start.IsZero() {
-		starts = fmt.Sprintf("; it should start in %s", max(0, w.start.Sub(e.now)).Round(time.Second))
+		starts = fmt.Sprintf("; it should start in %s", max(0, w.start.Sub(x.now)).Round(time.Second))
 	}
 	switch w.told() {
 	case gang.CodeHeld:
 		return "is held by its user"
 	case gang.CodeBackoff:
-		return fmt.Sprintf("rests for %s", max(0, w.NotBefore.Sub(e.now)).Round(time.Second))
+		return fmt.Sprintf("rests for %s", max(0, w.NotBefore.Sub(x.now)).Round(time.Second))
 	case gang.CodeQuota:
 		return fmt.Sprintf("tenant %s runs on %d GPUs, and may have at most %d", w.tenant.Name, w.tenant.running, w.tenant.MaxGPUs)
 	case gang.CodeVictims:
-		return fmt.Sprintf("starts on what others leave, within %s; %s", max(0, w.plan.by.Sub(e.now)).Round(time.Second), x.victims(w.plan))
+		return fmt.Sprintf("starts on what others leave, within %s; %s", max(0, w.plan.by.Sub(x.now)).Round(time.Second), x.victims(w.plan))
 	case gang.CodeReservedOther:
 		ahead := "a gang that is before it"
 		if w.ahead != "" {

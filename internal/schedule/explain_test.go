@@ -42,7 +42,7 @@ func TestToExplainAllTakesLittleMoreThanToExplainOne(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, ids := queueOf(t, n, c.schedulable)
-			x := e.Explainer()
+			x := e.Explainer(e.now)
 			codes := make(map[gang.Code]int)
 			made := make(map[*byte]bool) // sentences, not the gangs that share one
 			for i, id := range ids {

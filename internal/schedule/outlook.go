@@ -10,16 +10,17 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 )
 
-// Expect is when a gang that waits should start, where it holds a future start,
-// and when one that runs should be over, and until when it is protected; the zero
-// time where that is not known, or not so.
-func (e *Engine) Expect(id gang.ID) (starts, ends, protected time.Time) {
+// Expect is, at a time since the engine's last event, when a gang that waits
+// should start, where it holds a future start, and when one that runs should be
+// over, and until when it is protected; the zero time where that is not known, or
+// not so.
+func (e *Engine) Expect(id gang.ID, now time.Time) (starts, ends, protected time.Time) {
 	if w := e.waiting[id]; w != nil && w.claims == e.decided {
 		starts = w.start
 	}
 	if r := e.runs[id]; r != nil && r.stop == nil {
 		ends = r.end
-		if until := r.began.Add(r.tier.Protected); r.tier.Protected > 0 && until.After(e.now) {
+		if until := r.began.Add(r.tier.Protected); r.tier.Protected > 0 && until.After(now) {
 			protected = until
 		}
 	}
@@ -46,8 +47,9 @@ func (x *Explainer) Ahead(id gang.ID, most int) (ahead []gang.Ahead, waiting int
 	return ahead, len(x.place)
 }
 
-// Shares says who has, wants, and is entitled to how much.
-func (e *Engine) Shares() gang.Shares {
+// Shares says who has, wants, and is entitled to how much, at a time since the
+// engine's last event. What tiers have saved up is as of that event.
+func (e *Engine) Shares(now time.Time) gang.Shares {
 	out := gang.Shares{Capacity: e.capacity()}
 	waiting, wanted := make(map[*tenant]int), make(map[*tenant]int)
 	for _, t := range e.tiers {
@@ -76,7 +78,7 @@ func (e *Engine) Shares() gang.Shares {
 		t := e.tenants[name]
 		out.Tenants = append(out.Tenants, gang.TenantShare{
 			Name: name, Weight: t.Weight, Guaranteed: t.Guaranteed, MaxGPUs: t.MaxGPUs,
-			Running: t.running, Waiting: waiting[t], Wanted: wanted[t], Past: t.past,
+			Running: t.running, Waiting: waiting[t], Wanted: wanted[t], Past: e.pastAt(t, now),
 		})
 	}
 	entitle(out.Tenants, out.Capacity)

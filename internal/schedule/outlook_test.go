@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestSharesAddUp(t *testing.T) {
 	big, held := aGang("big", 2, 8), aGang("held", 3, 8)
 	big.Spec.Tenant, held.Held = "b", true
 	e := anEngine(t, now, Submit{aGang("small", 1, 2)}, Submit{big}, Submit{held})
-	s := e.Shares()
+	s := e.Shares(now)
 	if s.Capacity != 8 || s.Running != 2 || s.Free != 6 || len(s.Tenants) != 2 {
 		t.Fatalf("%+v", s)
 	}
@@ -45,12 +46,40 @@ func TestSharesAddUp(t *testing.T) {
 	if top := s.Tiers[0]; top.Name != "production" || top.Running != 2 || top.Waiting != 1 || top.Wanted != 8 {
 		t.Errorf("%+v", top)
 	}
-	starts, _, _ := e.Expect("big")
-	_, ends, _ := e.Expect("small")
+	starts, _, _ := e.Expect("big", now)
+	_, ends, _ := e.Expect("small", now)
 	if !starts.Equal(now.Add(time.Hour)) || !ends.Equal(starts) {
 		t.Errorf("one starts at %s, the other ends at %s", starts, ends)
 	}
-	if ahead, waiting := e.Explainer().Ahead("held", 5); waiting != 2 || len(ahead) != 1 || ahead[0].ID != "big" || ahead[0].Code != gang.CodeCapacity {
+	if ahead, waiting := e.Explainer(now).Ahead("held", 5); waiting != 2 || len(ahead) != 1 || ahead[0].ID != "big" || ahead[0].Code != gang.CodeCapacity {
 		t.Errorf("%d wait, ahead are %+v", waiting, ahead)
+	}
+}
+
+// In a quiet cluster time passes and no event comes: what is said is of now.
+func TestWhatIsSaidIsOfNow(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	e := New(Config{Tiers: []Tier{{Name: "production", Protected: time.Minute}}, HalfLife: time.Hour})
+	for _, ev := range []Event{NodeSet{aNode()}, Submit{aGang("runs", 1, 8)}, Submit{aGang("waits", 2, 8)}} {
+		if _, err := e.Apply(ev, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := now.Add(30 * time.Minute)
+	for _, c := range []struct {
+		at        time.Time
+		protected bool
+		past      float64
+		says      string
+	}{{now, true, 0, "should start in 1h0m0s"}, {later, false, 8 * (1 - math.Exp2(-0.5)), "should start in 30m0s"}} {
+		if _, _, protected := e.Expect("runs", c.at); protected.IsZero() == c.protected {
+			t.Errorf("at %s it is protected until %s", c.at, protected)
+		}
+		if past := e.Shares(c.at).Tenants[0].Past; math.Abs(past-c.past) > 1e-9 {
+			t.Errorf("at %s its past is %f, want %f", c.at, past, c.past)
+		}
+		if _, reason, _, _ := e.Explainer(c.at).Explain("waits"); !strings.Contains(reason, c.says) {
+			t.Errorf("at %s: %s", c.at, reason)
+		}
 	}
 }

@@ -191,7 +191,7 @@ func (e *Engine) shrunk(v *run, p *plan) *found {
 		if z.gpus() >= v.size.gpus() || best != nil && z.gpus() <= best.size.gpus() {
 			continue
 		}
-		if place := left(v.place, p, z); place != nil {
+		if place := e.remains(v.place, p, z); place != nil {
 			end := e.now.Add(time.Duration(float64(v.estimate-v.progress(e.now)) * z.slower)).UnixNano()
 			best = &found{place: place, size: z, gpu: v.gpu, end: end}
 		}
@@ -199,12 +199,16 @@ func (e *Engine) shrunk(v *run, p *plan) *found {
 	return best
 }
 
-// left chooses members of a size from what a placement keeps besides what a plan
-// takes from it.
-func left(place gang.Placement, p *plan, z size) gang.Placement {
+// remains chooses members of a size from what a placement keeps besides what a plan
+// takes from it, and what is out of order by now.
+func (e *Engine) remains(place gang.Placement, p *plan, z size) gang.Placement {
 	var out gang.Placement
 	for _, m := range place {
-		gpus := cluster.MaskOf(m.GPUs)
+		n := e.cluster.Node(m.Node)
+		if n == nil {
+			continue // of a member that was not known when the run was adopted
+		}
+		gpus := cluster.MaskOf(m.GPUs) & n.Usable()
 		for _, h := range p.at {
 			if h.bay.node.ID != m.Node {
 				continue

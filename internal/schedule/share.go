@@ -78,10 +78,9 @@ func (e *Engine) account() {
 	}
 	e.keepPlaces(passed)
 	if e.cfg.HalfLife > 0 {
-		kept := math.Exp2(-passed.Seconds() / e.cfg.HalfLife.Seconds())
+		kept := e.kept(passed)
 		for _, t := range e.tenants {
-			r := float64(t.running)
-			t.past = r + (t.past-r)*kept
+			t.past = t.fades(kept)
 		}
 	}
 	for _, t := range e.tiers {
@@ -91,6 +90,25 @@ func (e *Engine) account() {
 		most := max(e.firstOf(t).price(), t.MinShare*float64(e.capacity())*maxSaved.Seconds())
 		t.credit = min(t.credit+max(e.missing(t), 0)*passed.Seconds(), max(most, t.credit))
 	}
+}
+
+// kept is the part of past use that counts once more time has passed.
+func (e *Engine) kept(passed time.Duration) float64 {
+	return math.Exp2(-passed.Seconds() / e.cfg.HalfLife.Seconds())
+}
+
+// fades is the past of a tenant of which a part is kept, while it ran what it
+// runs.
+func (t *tenant) fades(kept float64) float64 {
+	return float64(t.running) + (t.past-float64(t.running))*kept
+}
+
+// pastAt is the past of a tenant at a time since the last event.
+func (e *Engine) pastAt(t *tenant, now time.Time) float64 {
+	if passed := now.Sub(e.accounted); passed > 0 && e.cfg.HalfLife > 0 {
+		return t.fades(e.kept(passed))
+	}
+	return t.past
 }
 
 // missing is how many GPUs a tier holds less than its min_share; negative

@@ -75,7 +75,7 @@ func (p strictPlayer) checkRebuilt(t *rapid.T) {
 	if got, want := f.queue(), p.e.queue(); !slices.Equal(got, want) {
 		t.Fatalf("rebuilt, the queue is %v, want %v", got, want)
 	}
-	all := p.e.Explainer()
+	all := p.e.Explainer(p.e.now)
 	for i, id := range p.e.queue() {
 		code, reason, position, _ := p.e.Explain(id)
 		if code1, reason1, position1, _ := all.Explain(id); code1 != code || reason1 != reason || position1 != i+1 || position != i+1 {
