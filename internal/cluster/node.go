@@ -55,49 +55,49 @@ func (m Mask) Lowest(n int) Mask {
 
 // GPU is one device of a node.
 type GPU struct {
-	UUID      string
-	Index     int
-	Model     string
-	MemoryMiB int
+	UUID      string `json:"uuid,omitempty"`
+	Index     int    `json:"index"`
+	Model     string `json:"model,omitempty"`
+	MemoryMiB int    `json:"memory_mib,omitempty"`
 	// Island numbers the sets of GPUs that reach each other at full NVLink
 	// bandwidth.
-	Island int
-	NUMA   int
+	Island int `json:"island,omitempty"`
+	NUMA   int `json:"numa,omitempty"`
 	// Healthy GPUs may be given to gangs; Reason says why one is not.
-	Healthy bool
-	Reason  string
+	Healthy bool   `json:"healthy"`
+	Reason  string `json:"reason,omitempty"`
 	// Faults counts what befell it in the last 24 hours. Of GPUs that would do
 	// equally well, those with the fewest are taken.
-	Faults int
+	Faults int `json:"faults,omitempty"`
 }
 
 // Spec describes a node as it is observed.
 type Spec struct {
-	ID   string
-	Name string
+	ID   string `json:"id"`
+	Name string `json:"name"`
 	// Domains has one name for each level, widest first.
-	Domains []string
-	GPUs    []GPU
+	Domains []string `json:"domains,omitempty"`
+	GPUs    []GPU    `json:"gpus,omitempty"`
 	// Capacity is what it has for tasks beside GPUs, CoreMHz the CPU of one core of
 	// it, and Foreign what tasks hold of it that are of no gang. A Capacity of 0 is
 	// not known, and no limit.
-	Capacity Room
-	CoreMHz  int
-	Foreign  Room
+	Capacity Room `json:"capacity,omitzero"`
+	CoreMHz  int  `json:"core_mhz,omitempty"`
+	Foreign  Room `json:"foreign,omitzero"`
 	// Schedulable nodes may take new members; State and Why are what an operator
 	// is told of one, Why being empty where it is schedulable.
-	Schedulable bool
-	State       NodeState
-	Why         string
+	Schedulable bool      `json:"schedulable"`
+	State       NodeState `json:"state,omitempty"`
+	Why         string    `json:"why,omitempty"`
 	// Draining nodes are to be left by what runs there.
-	Draining bool
+	Draining bool `json:"draining,omitempty"`
 	// Spot nodes may be taken away; GoneAt is when this one will be, once that
 	// is known.
-	Spot   bool
-	GoneAt time.Time
+	Spot   bool      `json:"spot,omitempty"`
+	GoneAt time.Time `json:"gone_at,omitzero"`
 	// Warm names the models whose weights are in the memory of all its GPUs when
 	// the node is first seen.
-	Warm []string
+	Warm []string `json:"warm,omitempty"`
 }
 
 // Node is a node of the cluster with what is free on it.

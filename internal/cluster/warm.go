@@ -6,20 +6,15 @@ import "slices"
 // is warm on exactly the sets of GPUs on which it ran last, and on all that a
 // node was declared warm for, until another one runs there.
 type warmth struct {
-	ran      []warmSet
-	declared []warmSet
-}
-
-type warmSet struct {
-	model string
-	gpus  Mask
+	ran      []WarmSet
+	declared []WarmSet
 }
 
 // Warm reports whether a member of a model would find its weights on exactly
 // these GPUs.
 func (n *Node) Warm(model string, gpus Mask) bool {
-	return slices.Contains(n.warm.ran, warmSet{model, gpus}) ||
-		slices.ContainsFunc(n.warm.declared, func(s warmSet) bool { return s.model == model && s.gpus.Has(gpus) })
+	return slices.Contains(n.warm.ran, WarmSet{model, gpus}) ||
+		slices.ContainsFunc(n.warm.declared, func(s WarmSet) bool { return s.Model == model && s.GPUs.Has(gpus) })
 }
 
 // WarmSets lists the free sets of k GPUs on which a model is warm, those that
@@ -27,13 +22,13 @@ func (n *Node) Warm(model string, gpus Mask) bool {
 func (n *Node) WarmSets(model string, k int) []Mask {
 	var out []Mask
 	for _, s := range n.warm.ran {
-		if s.model == model && s.gpus.Count() == k && n.Free().Has(s.gpus) {
-			out = append(out, s.gpus)
+		if s.Model == model && s.GPUs.Count() == k && n.Free().Has(s.GPUs) {
+			out = append(out, s.GPUs)
 		}
 	}
 	for _, s := range n.warm.declared {
-		if s.model == model {
-			out = append(out, (s.gpus & n.Free()).blocks(k)...)
+		if s.Model == model {
+			out = append(out, (s.GPUs & n.Free()).blocks(k)...)
 		}
 	}
 	return out
@@ -41,20 +36,20 @@ func (n *Node) WarmSets(model string, k int) []Mask {
 
 // Heat notes that a member of a model runs on GPUs; the empty model is none.
 func (n *Node) Heat(model string, gpus Mask) {
-	n.warm.ran = slices.DeleteFunc(n.warm.ran, func(s warmSet) bool { return s.gpus&gpus != 0 })
+	n.warm.ran = slices.DeleteFunc(n.warm.ran, func(s WarmSet) bool { return s.GPUs&gpus != 0 })
 	for i := range n.warm.declared {
-		if s := &n.warm.declared[i]; s.model != model {
-			s.gpus &^= gpus
+		if s := &n.warm.declared[i]; s.Model != model {
+			s.GPUs &^= gpus
 		}
 	}
 	if model != "" {
-		n.warm.ran = append(n.warm.ran, warmSet{model, gpus})
+		n.warm.ran = append(n.warm.ran, WarmSet{model, gpus})
 	}
 }
 
 func (n *Node) declareWarm(models []string) {
 	for _, m := range models {
-		n.warm.declared = append(n.warm.declared, warmSet{m, n.All()})
+		n.warm.declared = append(n.warm.declared, WarmSet{m, n.All()})
 	}
 }
 

@@ -43,6 +43,7 @@ func (ev Adopt) apply(e *Engine) error {
 	if err != nil {
 		return fmt.Errorf("adopt gang %s, attempt %d: %w", g.ID, g.Attempt, err)
 	}
+	defer e.forgetShape(w.shape) // nobody waits with it
 	r := e.adopted(ev, w)
 	seats := make([]*seat, len(ev.Held))
 	taken := make(map[string]cluster.Mask)
@@ -59,9 +60,6 @@ func (ev Adopt) apply(e *Engine) error {
 	}
 	for i, member := range ev.Held {
 		e.sit(Seat{g.ID, g.Attempt, member}, seats[i])
-	}
-	if w.shape.gangs == 0 {
-		delete(e.shapes, w.shape.key) // nobody waits with it
 	}
 	if r.seats > 0 {
 		if newer == nil || newer.attempt < r.attempt {

@@ -31,7 +31,7 @@ func (p *player) TakeOver(t *rapid.T) {
 		all = append(all, Past{tenant, p.e.tenant(tenant).past})
 	}
 	past := p.e.tenants
-	p.e = New(p.cfg)
+	p.e, p.twin = New(p.cfg), nil
 	p.stopping = make(map[gang.ID]Stop)
 	must(t, p.take(t, timed{at: p.now, ev: all, anew: true}))
 	for name, tenant := range p.e.tenants {

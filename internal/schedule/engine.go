@@ -83,7 +83,8 @@ type Engine struct {
 type Counts struct {
 	// BrokenPlans were preemptions whose room was lost before the preemptor had
 	// it. CutSearches are those that a bound ended.
-	BrokenPlans, CutSearches uint64
+	BrokenPlans uint64 `json:"broken_plans,omitempty"`
+	CutSearches uint64 `json:"cut_searches,omitempty"`
 }
 
 // New makes an engine without nodes.
@@ -244,13 +245,16 @@ func (ev NodeSet) apply(e *Engine) error {
 	e.setBay(n)
 	e.room++
 	e.lessRoom = e.lessRoom || n.Usable().Count() < before || old != nil && hasLess(had, n.Left(cluster.Usable))
-	if n.Draining || !n.GoneAt.IsZero() {
+	if isLeft(n) {
 		e.leaving[n.ID], e.leaves = true, true
 	} else {
 		delete(e.leaving, n.ID)
 	}
 	return nil
 }
+
+// isLeft reports whether a node is to be left by what runs there.
+func isLeft(n *cluster.Node) bool { return n.Draining || !n.GoneAt.IsZero() }
 
 // hasLess reports whether there is less of something than before.
 func hasLess(before, now cluster.Room) bool {

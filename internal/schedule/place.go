@@ -371,15 +371,21 @@ func (r request) takes(n *cluster.Node, v cluster.View) bool {
 }
 
 // Check tells whether the cluster, with everything in order and idle, could
-// run the gang, and returns the GPUs that each of its members would have. Its
-// error is a *gang.RefusedError.
+// run the gang, and returns the GPUs that each of its members would have. It
+// leaves nothing behind. Its error is a *gang.RefusedError.
 func (e *Engine) Check(s gang.Spec) (perNode int, err error) {
 	if e.tier(s.Tier) == nil {
 		return 0, e.noTier(s.Tier)
 	}
+	unknown := e.unknown
+	_, known := e.tenants[s.Tenant]
 	w, err := e.newWaiter(Gang{Spec: &s}, e.tier(s.Tier))
-	if err != nil {
+	if !known {
+		delete(e.tenants, s.Tenant)
+	}
+	if e.unknown = unknown; err != nil {
 		return 0, err
 	}
+	e.forgetShape(w.shape)
 	return w.shape.sizes[0].perNode, nil
 }

@@ -37,6 +37,8 @@ type player struct {
 	// log and events are for the replay.
 	log    strings.Builder
 	events []timed
+	// twin was restored from a snapshot, and gets the same events.
+	twin *Engine
 	// happened counts the events but for those that ask whether more is decided.
 	happened int
 }
@@ -153,6 +155,7 @@ func (p *player) take(t *rapid.T, x timed) error {
 	p.events = append(p.events, x)
 	p.happened++
 	decisions, err := p.e.Apply(ev, p.now)
+	p.sameDecisions(t, ev, decisions, err)
 	fmt.Fprintf(&p.log, "%+v %v\n", decisions, err)
 	p.note(ev)
 	for _, d := range decisions {
@@ -515,9 +518,13 @@ func (p *player) checkUse(t *rapid.T) {
 	}
 }
 
-// checkCodes: a code that is found anew is the one that was told.
+// checkCodes: a code that is found anew is the one that was told, and who has one
+// of its own is looked at again.
 func (p *player) checkCodes(t *rapid.T) {
 	for id, w := range p.e.waiting {
+		if w.own && !w.seen {
+			t.Fatalf("%s has a code of its own, and is not looked at again", id)
+		}
 		if code, _ := p.e.findCode(w); code != w.told() {
 			t.Fatalf("%s was told that it waits for %q, and waits for %q\n%s", id, w.told(), code, p.story())
 		}
@@ -561,6 +568,7 @@ func (p *player) checkPlans(t *rapid.T) {
 func (p *player) checkFixed(t *rapid.T) {
 	p.events = append(p.events, timed{at: p.now, ev: Together{}})
 	again, _ := p.e.Apply(Together{}, p.now)
+	p.sameDecisions(t, Together{}, again, nil)
 	fmt.Fprintf(&p.log, "%+v %v\n", again, nil)
 	if len(again) > 0 {
 		t.Fatalf("with nothing new, it decides %+v\n%s", again, p.story())
@@ -576,6 +584,7 @@ func TestWhatMustAlwaysHold(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "length") {
 			t.Repeat(rapid.StateMachineActions(p))
 		}
+		p.sameState(t)
 		p.replay(t)
 		return p.happened
 	})

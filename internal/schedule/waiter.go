@@ -100,6 +100,7 @@ func (e *Engine) newWaiter(g Gang, t *tier) (*waiter, error) {
 	if w.shape, err = e.shapeOf(g); err == nil {
 		least := slices.MinFunc(w.shape.sizes, func(a, b size) int { return cmp.Compare(a.gpus(), b.gpus()) }).gpus()
 		if most := w.tenant.MaxGPUs; most > 0 && !g.Accepted && least > most {
+			e.forgetShape(w.shape)
 			return nil, gang.RefuseField("gpus", "%d are asked for, and tenant %q may have at most %d at one time", least, g.Spec.Tenant, most)
 		}
 		w.shortest = w.atLeast()
@@ -148,9 +149,6 @@ func (e *Engine) shapeOf(g Gang) (*shape, error) {
 			refused = cmp.Or(refused, err)
 			continue
 		}
-		if r.perNode > 0 {
-			e.cluster.Expect(r.need, r.perNode)
-		}
 		sh.sizes = append(sh.sizes, size{r, float64(z.Run) / float64(preferred)})
 	}
 	if len(sh.sizes) == 0 {
@@ -158,6 +156,13 @@ func (e *Engine) shapeOf(g Gang) (*shape, error) {
 	}
 	e.shapes[key] = sh
 	return sh, nil
+}
+
+// forgetShape drops a shape with which nobody waits.
+func (e *Engine) forgetShape(s *shape) {
+	if s.gangs == 0 && e.shapes[s.key] == s {
+		delete(e.shapes, s.key)
+	}
 }
 
 func btoi(b bool) int {
@@ -247,6 +252,11 @@ func (w *waiter) atLeast() time.Duration {
 // enqueue puts a gang in its place in the queue.
 func (e *Engine) enqueue(w *waiter) {
 	w.shape.gangs++
+	for _, z := range w.shape.sizes {
+		if z.perNode > 0 {
+			e.cluster.Expect(z.need, z.perNode)
+		}
+	}
 	e.waiting[w.ID] = w
 	w.entered = e.decision
 	w.tier.insert(w)
@@ -256,9 +266,8 @@ func (e *Engine) enqueue(w *waiter) {
 func (e *Engine) dequeue(w *waiter) {
 	w.tier.remove(w)
 	delete(e.waiting, w.ID)
-	if w.shape.gangs--; w.shape.gangs == 0 {
-		delete(e.shapes, w.shape.key)
-	}
+	w.shape.gangs--
+	e.forgetShape(w.shape)
 }
 
 // stuckNow reports whether even an idle cluster, as it is now, could not run

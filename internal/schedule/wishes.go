@@ -47,6 +47,7 @@ func (ev Reorder) apply(e *Engine) error {
 	for i, w := range moved {
 		w.Seq = ev[i].Seq
 		w.tier.insert(w)
+		e.look(w)
 	}
 	return nil
 }
