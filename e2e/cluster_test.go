@@ -84,6 +84,7 @@ func start(t testing.TB, o options) *testCluster {
 		if t.Failed() {
 			c.keepLogs()
 		}
+		c.replays()
 		if err := terraform("destroy", args...); err != nil {
 			t.Errorf("destroy the cluster: %v", err)
 		}
@@ -116,6 +117,21 @@ func (c *testCluster) keepLogs() {
 		b, _ := os.ReadFile(name)
 		lines := slices.DeleteFunc(strings.Split(string(b), "\n"), func(line string) bool { return strings.Contains(line, ".http: request") })
 		c.t.Logf("%s ends with:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-60):], "\n"))
+	}
+}
+
+// replays: what the agents recorded comes out the same again.
+func (c *testCluster) replays() {
+	files, _ := filepath.Glob(filepath.Join(c.dir, "gangd-*", "record.jsonl*"))
+	if len(files) == 0 {
+		c.t.Error("no agent recorded anything")
+	}
+	for _, name := range files {
+		out, err := c.tryRun("gangd", "sim", "-replay", name, "-at", "9999-01-01T00:00:00Z")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if c.t.Logf("%s: %s", filepath.Base(filepath.Dir(name)), lines[len(lines)-1]); err != nil {
+			c.t.Errorf("replay %s: %v", name, err)
+		}
 	}
 }
 

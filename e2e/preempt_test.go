@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,7 @@ func (c *testCluster) makesRoom() {
 		text := c.run("gangd", "explain", string(low))
 		c.contains(text, "preempted, to make room for gang "+string(id)+" (tier interactive, 8 GPUs)", "GPU-s")
 		c.t.Logf("gangd explain %s\n%s", low, text)
+		c.isRecorded(low, id)
 	}
 	if stopped != 2 {
 		c.t.Errorf("%d gangs of 4 GPUs were stopped for one of 8", stopped)
@@ -117,6 +119,19 @@ func (c *testCluster) makesRoom() {
 		c.reaches(each, 2*patience, gang.Succeeded)
 	}
 	c.chargedRightly()
+}
+
+// isRecorded: the agent's recording tells of one that was stopped for another.
+func (c *testCluster) isRecorded(stopped, preemptor gang.ID) {
+	c.t.Helper()
+	c.eventually(patience, "the recording tells of the stop", func() string {
+		text := c.run("gangd", "sim", "-replay", filepath.Join(c.dir, "gangd-0", "record.jsonl"), "-explain", string(stopped))
+		if !strings.Contains(text, "preempted, hard, for "+string(preemptor)) {
+			return text
+		}
+		c.t.Logf("gangd sim -replay record.jsonl -explain %s\n%s", stopped, text)
+		return ""
+	})
 }
 
 // chargedRightly: once nothing runs, what tenants were charged is what gangs

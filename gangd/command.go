@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gangd/gangd/internal/config"
+	"github.com/gangd/gangd/internal/record"
 )
 
 // terminal is what a command has around it.
@@ -119,7 +120,7 @@ func (t *terminal) fail(ctx context.Context, err error) int {
 	}
 	fmt.Fprintf(t.err, "Error: %v\n", err)
 	var unreadable *config.UnreadableError
-	if errors.As(err, &unreadable) || errors.Is(err, errUnreadable) {
+	if errors.As(err, &unreadable) || errors.Is(err, errUnreadable) || errors.Is(err, record.ErrUnreadable) {
 		return exitUsage
 	}
 	return exitRefused

@@ -13,7 +13,6 @@ import (
 	"github.com/gangd/gangd/internal/config"
 	"github.com/gangd/gangd/internal/picture"
 	"github.com/gangd/gangd/internal/report"
-	"github.com/gangd/gangd/internal/schedule"
 	"github.com/gangd/gangd/internal/sim"
 	"github.com/gangd/gangd/internal/trace"
 )
@@ -78,6 +77,8 @@ type plays struct {
 	now     func() time.Time
 	// title is what the pictures are of.
 	title string
+	// record is the file into which the play of the one policy is recorded.
+	record string
 }
 
 // run plays, and reports on each policy.
@@ -134,8 +135,12 @@ func (p *plays) play(ctx context.Context, policy report.Policy, drawn *picture.R
 		hear, o.Capacity = append(hear, drawn.Take), drawn.Capacity
 	}
 	var last *sim.Summary
+	engine, recorded, err := p.recorder(rules)
+	if err != nil {
+		return report.Report{}, err
+	}
 	began := p.now()
-	lives, err := sim.Run(p.scenario, schedule.New(rules), o,
+	lives, err := sim.Run(p.scenario, engine, o,
 		func(r sim.Record) error {
 			if s, is := r.Fact.(*sim.Summary); is {
 				last = s
@@ -147,6 +152,9 @@ func (p *plays) play(ctx context.Context, policy report.Policy, drawn *picture.R
 			}
 			return ctx.Err()
 		})
+	if written := recorded(); err == nil {
+		err = written
+	}
 	if err != nil {
 		return report.Report{}, err
 	}

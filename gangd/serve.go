@@ -22,6 +22,7 @@ import (
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/link"
 	"github.com/gangd/gangd/internal/nomad"
+	"github.com/gangd/gangd/internal/record"
 	"github.com/gangd/gangd/internal/schedule"
 )
 
@@ -30,8 +31,12 @@ const maxFinished = 1000
 
 // serve runs the agent until ctx ends: the coordinator's loop, the link for
 // the nodes, and HTTP for users.
-func serve(ctx context.Context, cfg *config.Agent, log hclog.Logger) error {
-	a, err := newAgent(ctx, cfg, log)
+func serve(ctx context.Context, cfg *config.Agent, rec recordFlags, log hclog.Logger) error {
+	recorder := rec.recorder(log)
+	if recorder != nil {
+		defer recorder.Close()
+	}
+	a, err := newAgent(ctx, cfg, recorder, log)
 	if err != nil {
 		return err
 	}
@@ -80,7 +85,7 @@ type agent struct {
 	fence  gang.Fence
 }
 
-func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent, error) {
+func newAgent(ctx context.Context, cfg *config.Agent, recorder *record.Writer, log hclog.Logger) (*agent, error) {
 	a := &agent{cfg: cfg}
 	var err error
 	a.store, err = consul.Open(consul.Config{
@@ -103,7 +108,7 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 		}
 	})
 	metrics := coordinator.NewMetrics()
-	a.loop = coordinator.NewLoop(coordinator.LoopConfig{
+	loop := coordinator.LoopConfig{
 		Core: coordinator.Config{
 			Rules: cfg.Rules, ReadyTimeout: cfg.Start.ReadyTimeout, Lease: link.Lease,
 			MaxQueue: cfg.Limits.Queue, MaxFinished: maxFinished,
@@ -115,8 +120,15 @@ func newAgent(ctx context.Context, cfg *config.Agent, log hclog.Logger) (*agent,
 		Log:         log.Named("coordinator"),
 		Metrics:     metrics,
 		MaxRequests: cfg.Limits.SubmissionsInFlight,
-	})
+	}
 	registry := prometheus.NewRegistry()
+	if recorder != nil { // a nil *Writer in an interface is not nil
+		loop.Recorder = recorder
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gangd_record_lost_total", Help: "Events that were not recorded, as the disk was slow or failed.",
+		}, func() float64 { return float64(recorder.Lost()) }))
+	}
+	a.loop = coordinator.NewLoop(loop)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := metrics.Register(registry); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +34,73 @@ func TestSim(t *testing.T) {
 			code, out, errOut := play(t.Context(), s)
 			compare(t, name, transcript(session{args: s.args, address: "no agent"}, code, out, errOut))
 		})
+	}
+}
+
+// A recording is replayed as it was played, looked at, and held against what comes
+// out now.
+func TestReplay(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "play.jsonl")
+	if code, _, errOut := play(t.Context(), session{args: []string{"sim", "-record", file, "testdata/scenario.hcl"}}); code != exitOK {
+		t.Fatal(errOut)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	other := write("other.jsonl", bytes.Replace(text, []byte(`"mode":"hard"`), []byte(`"mode":"graceful"`), 1))
+	broken := write("broken.jsonl", bytes.Replace(text, []byte(`"withdraw"`), []byte(`"draw"`), 1))
+	cut := write("cut.jsonl", text[:len(text)-9])
+	for name, args := range map[string][]string{
+		"replay":             {"-replay", file},
+		"replay-at":          {"-replay", file, "-at", "3"},
+		"replay-at-time":     {"-replay", file, "-at", "1970-01-01T00:00:31Z"},
+		"replay-explain":     {"-replay", file, "-at", "7", "-explain", "dropped"},
+		"replay-explain-end": {"-replay", cut, "-explain", "film"},
+		"replay-explain-run": {"-replay", file, "-at", "2", "-explain", "film"},
+		"replay-explain-who": {"-replay", file, "-explain", "nobody"},
+		"replay-other":       {"-replay", other, "-at", "9"},
+		"replay-unreadable":  {"-replay", broken, "-at", "99"},
+		"replay-scenario":    {"-replay", "testdata/scenario.hcl"},
+		"replay-nothing":     {"-at", "3", "testdata/scenario.hcl"},
+		"replay-wrong-at":    {"-replay", file, "-at", "noon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := play(t.Context(), session{args: append([]string{"sim"}, args...)})
+			if _, usage, cut := strings.Cut(errOut, "\n\nUsage"); cut && usage != "" {
+				errOut, _, _ = strings.Cut(errOut, "\n\nUsage")
+				errOut += "\n"
+			}
+			got := transcript(session{args: append([]string{"sim"}, args...), address: "no agent"}, code, out, errOut)
+			compare(t, name, strings.ReplaceAll(got, dir+"/", ""))
+		})
+	}
+	if code, out, _ := play(t.Context(), session{args: []string{"sim", "-json", "-replay", file}}); code != exitOK || !bytes.HasSuffix(text, []byte(out)) || out == "" {
+		t.Errorf("exit %d; in JSON it is\n%s", code, out)
+	}
+}
+
+// Each scenario comes out again as it was recorded.
+func TestReplayOfScenarios(t *testing.T) {
+	files, err := filepath.Glob("../internal/sim/testdata/*.hcl")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scenarios, %v", len(files), err)
+	}
+	for _, scenario := range files {
+		file := filepath.Join(t.TempDir(), "play.jsonl")
+		for _, args := range [][]string{{"-record", file, scenario}, {"-replay", file}} {
+			if code, _, errOut := play(t.Context(), session{args: append([]string{"sim"}, args...)}); code != exitOK {
+				t.Errorf("gangd sim %v: %s", args, errOut)
+			}
+		}
 	}
 }
 

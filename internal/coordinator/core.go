@@ -160,6 +160,9 @@ type Config struct {
 	// MaxQueue bounds the gangs that wait; MaxFinished those that are kept
 	// after their end.
 	MaxQueue, MaxFinished int
+	// Applied is told of each event that the engine took in, of when that was, and
+	// of what it decided and refused; nil where nobody records that.
+	Applied func(ev schedule.Event, at time.Time, decisions []schedule.Decision, refused error)
 }
 
 // NewCore makes the core of a term; its first input is Restored.
@@ -184,6 +187,9 @@ func NewCore(cfg Config) *Core {
 		noRoom:      make(map[string]*node),
 	}
 }
+
+// Engine is the rules of the engine, and its state between two steps.
+func (c *Core) Engine() (schedule.Config, schedule.Snapshot) { return c.cfg.Rules, c.engine.Snapshot() }
 
 // Step takes in one input at the time now.
 func (c *Core) Step(now time.Time, in Input) Effects {
@@ -231,6 +237,9 @@ func (c *Core) dispatch(in Input) {
 // were made before.
 func (c *Core) decide(ev schedule.Event) error {
 	decisions, err := c.engine.Apply(ev, c.now)
+	if c.cfg.Applied != nil {
+		c.cfg.Applied(ev, c.now, decisions, err)
+	}
 	c.decisions = append(c.decisions, decisions...)
 	if c.carrying {
 		return err

@@ -29,7 +29,7 @@ func TestATakeOverThatForgetsGangsPassesNoneOver(t *testing.T) {
 	}
 	slices.SortFunc(found.Gangs, func(a, b *gang.Record) int { return int(a.Seq) - int(b.Seq) })
 	cfg := w.core.cfg
-	cfg.MaxFinished = 0
+	cfg.MaxFinished, cfg.Applied = 0, nil
 	core := NewCore(cfg)
 	core.Step(w.now, found.Restored)
 	if g := core.gangs[other]; g == nil || g.lanes == nil {

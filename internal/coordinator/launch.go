@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gangd/gangd/internal/gang"
 	"github.com/gangd/gangd/internal/schedule"
@@ -24,7 +25,7 @@ func (c *Core) launch(d schedule.Start) {
 		return
 	}
 	g.rec.Attempt, g.rec.Fence = d.Attempt, c.cfg.Fence
-	g.rec.Members, g.rec.Owed = d.Placement, d.Owed
+	g.rec.Members, g.rec.Owed = slices.Clone(d.Placement), d.Owed
 	g.rest(zeroTime)
 	g.rec.Times = gang.Times{Queued: g.rec.Times.Queued, Decided: gang.Millis(c.now)}
 	g.progress, g.ranks = gang.Progress{}, make(map[int]int)

@@ -34,8 +34,9 @@ type LoopConfig struct {
 	Nodes Nodes
 	Blobs Publisher
 	Log   hclog.Logger
-	// Metrics may be nil.
-	Metrics *Metrics
+	// Metrics may be nil, and so may Recorder.
+	Metrics  *Metrics
+	Recorder Recorder
 	// MaxRequests bounds the requests that wait for an answer at one time; 0
 	// means 1024.
 	MaxRequests int
@@ -177,11 +178,25 @@ func (l *Loop) lead(ctx context.Context, held Term) error {
 func (l *Loop) turn(t *term, held Term, found inheritance, effects chan<- Effects) {
 	cfg := l.cfg.Core
 	cfg.Fence = held.Fence()
+	record := l.cfg.Recorder
+	if record != nil {
+		cfg.Applied = record.Take
+	}
 	core := NewCore(cfg)
+	if record != nil {
+		record.Begin(core.Engine())
+	}
+	termBegan := time.Now()
 	step := func(in Input) {
 		began := time.Now()
-		out := core.Step(began, in)
+		// Time goes on as the monotonic clock has it, without its reading: what is
+		// recorded is all that the core knows of the time. A step of the wall clock
+		// is seen by the next term.
+		out := core.Step(termBegan.Round(0).UTC().Add(began.Sub(termBegan)), in)
 		l.cfg.Metrics.stepped(in, time.Since(began))
+		if record != nil && record.WantsBeginning() {
+			record.Begin(core.Engine())
+		}
 		if len(out.Batches)+len(out.Actions) > 0 { // a slow commit is not made slower by ticks
 			hand(t, held, effects, out)
 		}

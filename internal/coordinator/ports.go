@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gangd/gangd/internal/gang"
+	"github.com/gangd/gangd/internal/schedule"
 )
 
 // KV is a record as it lies in the durable store, its key below gangd's prefix.
@@ -72,4 +73,15 @@ var ErrPublished = errors.New("another result is published already")
 // already is success; another gives an error that wraps ErrPublished.
 type Publisher interface {
 	Publish(ctx context.Context, key string, manifest Manifest) error
+}
+
+// Recorder keeps what the engine was told and what it decided. It is called within
+// the loop, and makes nobody wait.
+type Recorder interface {
+	// Begin has what follows stand alone: the rules, and the state that the next
+	// event meets.
+	Begin(schedule.Config, schedule.Snapshot)
+	// WantsBeginning asks for Begin, as when a file is full.
+	WantsBeginning() bool
+	Take(ev schedule.Event, at time.Time, decisions []schedule.Decision, refused error)
 }

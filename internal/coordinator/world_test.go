@@ -50,6 +50,7 @@ type world struct {
 	maxFinished int
 	// faults are expected.
 	faults bool
+	tape   *tape
 }
 
 type simNode struct {
@@ -98,8 +99,9 @@ func newWorld(t *testing.T, seed uint64, nodes, perLeaf int) *world {
 		kv: make(map[string][]byte), jobs: make(map[string]*simJob), keepers: make(map[gang.LaneID]*simKeeper),
 		mail: make(map[string][]Input), calls: make(map[string][]Action),
 		ended: make(map[gang.ID]gang.State), answers: make(map[int]Answer), manifest: make(map[gang.ID]Manifest), counts: make(map[string]int),
-		finished: make(map[Run]int), version: 1,
+		finished: make(map[Run]int), version: 1, tape: &tape{t: t},
 	}
+	t.Cleanup(w.tape.rewind)
 	for i := range nodes {
 		n := &simNode{id: fmt.Sprintf("node-%d", i)}
 		for g := range 8 {
@@ -136,11 +138,14 @@ var worldRules = schedule.Config{
 // where they stand.
 func (w *world) boot(perLeaf int) {
 	w.fence++
+	w.tape.rewind()
 	w.mail, w.calls = make(map[string][]Input), make(map[string][]Action)
 	w.core = NewCore(Config{
 		Rules: worldRules,
 		Fence: gang.Fence{Epoch: 1, Index: w.fence}, ReadyTimeout: 20 * time.Second, Lease: simLease, MaxQueue: 1000, MaxFinished: cmp.Or(w.maxFinished, 1000),
+		Applied: w.tape.take,
 	})
+	w.tape.begin(w.core)
 	var records []KV
 	for _, key := range slices.Sorted(maps.Keys(w.kv)) {
 		records = append(records, KV{key, w.kv[key]})
@@ -214,6 +219,7 @@ func (w *world) tell(in Input) (crashed bool) {
 		w.trace = append(w.trace, fmt.Sprintf("%s %T%+v", w.now.Format("05.000"), in, in))
 	}
 	out := w.core.Step(w.now, in)
+	w.tape.turn()
 	for _, b := range out.Batches {
 		if w.crash() {
 			return true

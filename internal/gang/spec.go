@@ -119,6 +119,17 @@ type Spec struct {
 	Params json.RawMessage `json:"params,omitempty"`
 }
 
+// WithoutParams is the specification without what is for its runner alone: users'
+// prompts are nobody else's business.
+func (s *Spec) WithoutParams() *Spec {
+	if s == nil || s.Params == nil {
+		return s
+	}
+	lean := *s
+	lean.Params = nil
+	return &lean
+}
+
 // Members returns the number of members: one a node.
 func (s *Spec) Members() int {
 	if s.GPUsPerNode == 0 {

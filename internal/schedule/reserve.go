@@ -39,7 +39,7 @@ func (e *Engine) block(w *waiter, sizes []size, why obstacle) verdict {
 func (e *Engine) tellStarts() {
 	for _, c := range e.claims {
 		if c.owner != nil && c.owner.plan == nil && e.waiting[c.owner.ID] == c.owner {
-			e.tellStart(c.owner, time.Unix(0, c.from))
+			e.tellStart(c.owner, time.Unix(0, c.from).In(e.now.Location()))
 		}
 	}
 }

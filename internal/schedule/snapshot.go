@@ -15,7 +15,8 @@ import (
 // is restored from it decides as the one would that it was taken of. Snapshots of
 // engines that had the same events are equal.
 //
-// Gangs, runs and shapes are named by their places in the lists.
+// Gangs, runs and shapes are named by their places in the lists. What users gave
+// their runners is not in it.
 type Snapshot struct {
 	Now       time.Time        `json:"now"`
 	Accounted time.Time        `json:"accounted"`
@@ -267,8 +268,10 @@ func (z size) state() SizeState {
 }
 
 func (x *capture) waiter(w *waiter) WaiterState {
+	g := w.Gang
+	g.Spec = g.Spec.WithoutParams()
 	return WaiterState{
-		Gang: w.Gang, Estimate: w.estimate, Shape: x.shape(w.shape), Code: w.code, Own: w.own, Look: w.seen, For: w.ahead, Entered: w.entered,
+		Gang: g, Estimate: w.estimate, Shape: x.shape(w.shape), Code: w.code, Own: w.own, Look: w.seen, For: w.ahead, Entered: w.entered,
 		Phase: int(w.phase), Start: w.start, Holds: w.claims == x.e.decided, Passed: w.passed, Leading: w.leading,
 	}
 }
@@ -293,7 +296,7 @@ func (x *capture) tier(t *tier) TierState {
 
 func (x *capture) run(r *run) RunState {
 	out := RunState{
-		ID: r.id, Seq: r.seq, Attempt: r.attempt, Newest: x.e.runs[r.id] == r, Spec: r.spec, Shape: x.shape(r.shape), Place: r.place, Size: r.size.state(),
+		ID: r.id, Seq: r.seq, Attempt: r.attempt, Newest: x.e.runs[r.id] == r, Spec: r.spec.WithoutParams(), Shape: x.shape(r.shape), Place: r.place, Size: r.size.state(),
 		GPU: r.gpu, Began: r.began, Ready: r.ready, Done: r.done, Rate: r.rate, Saved: r.saved, TellsSaves: r.tellsSaves,
 		Estimate: r.estimate, End: r.end, Owed: r.owed,
 	}

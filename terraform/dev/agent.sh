@@ -66,7 +66,7 @@ launch() {
 	case $kind in
 	consul) command=(consul agent "-config-file=$dir/agent.hcl") ;;
 	nomad) command=(nomad agent "-config=$dir/agent.hcl") ;;
-	gangd) command=(gangd agent -config "$dir/agent.hcl") ;;
+	gangd) command=(gangd agent -config "$dir/agent.hcl" -record "$dir/record.jsonl" -record-mib 16) ;;
 	esac
 	began=$(stat -c %s "$log" 2>/dev/null || echo 0)
 	echo "--- $(date -u +%FT%TZ) starting ${command[*]}" >>"$log"
