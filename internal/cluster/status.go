@@ -5,11 +5,12 @@ package cluster
 type NodeState string
 
 const (
-	NodeReady      NodeState = "ready"
-	NodeDraining   NodeState = "draining"   // as was ordered in Nomad
-	NodeIneligible NodeState = "ineligible" // as was ordered in Nomad
-	NodeDown       NodeState = "down"       // by Nomad's word
-	NodeSilent     NodeState = "silent"     // nothing is heard from its plugins and keepers
+	NodeReady       NodeState = "ready"
+	NodeDraining    NodeState = "draining"    // as was ordered in Nomad
+	NodeIneligible  NodeState = "ineligible"  // as was ordered in Nomad
+	NodeDown        NodeState = "down"        // by Nomad's word
+	NodeMaintenance NodeState = "maintenance" // a window that was planned in gangd
+	NodeSilent      NodeState = "silent"      // nothing is heard from its plugins and keepers
 	// NodeFull: Nomad found no room for a lane a moment ago.
 	NodeFull NodeState = "full"
 	// NodeUnknown: one of Nomad and the node's plugins has not spoken for it.

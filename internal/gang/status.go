@@ -17,6 +17,8 @@ const (
 	CodeFairShare     Code = "fair_share"
 	CodeVictims       Code = "waiting_for_victims"
 	CodeReservedOther Code = "reserved_for_other"
+	// CodeMaintenance: where there is room, it would run into a window.
+	CodeMaintenance   Code = "maintenance"
 	CodeGPUModel      Code = "gpu_model"
 	CodeTopology      Code = "topology"
 	CodeFragmented    Code = "fragmented"

@@ -52,7 +52,7 @@ var (
 	events = kindsOf(
 		schedule.NodeSet{}, schedule.NodeGone{}, schedule.Submit{}, schedule.Withdraw{}, schedule.Adopt{}, schedule.Occupy{},
 		schedule.Began{}, schedule.Ending{}, schedule.Hold{}, schedule.Reorder{}, schedule.Past{}, schedule.Release{},
-		schedule.Saved{}, schedule.Tick{}, schedule.Together{},
+		schedule.Saved{}, schedule.WindowSet{}, schedule.WindowGone{}, schedule.Tick{}, schedule.Together{},
 	)
 	decisions = kindsOf(schedule.Start{}, schedule.Stop{}, schedule.CallOff{}, schedule.Wait{}, schedule.Reserve{})
 )

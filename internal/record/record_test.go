@@ -89,6 +89,8 @@ func TestEachKindIsReadAsItWasWritten(t *testing.T) {
 		schedule.Occupy{Seat: seat, Place: place[0], Need: gang.Need{MemoryMiB: 5}}, schedule.Began{ID: "g", Attempt: 2}, schedule.Ending{ID: "g", Attempt: 2},
 		schedule.Hold{ID: "g", Held: true}, schedule.Reorder{{ID: "g", Seq: 3}, {ID: "h", Seq: 4}}, schedule.Past{Tenant: "t", GPUs: 1.0 / 3},
 		schedule.Release{Seat: seat}, schedule.Saved{ID: "g", Attempt: 2, Done: time.Hour}, schedule.Tick{}, schedule.Together{schedule.Tick{}},
+		schedule.WindowSet{Window: schedule.Window{Name: "w", From: noon, Until: noon.Add(time.Hour), Nodes: []string{"n"}, Level: "leaf", Domain: "l0"}},
+		schedule.WindowGone{Name: "w"},
 	}
 	if len(all) != len(events) {
 		t.Errorf("%d events are tried, there are %d", len(all), len(events))

@@ -17,7 +17,10 @@ import (
 func (p *player) TakeOver(t *rapid.T) {
 	var all Together
 	for _, n := range p.e.Cluster().Nodes() {
-		all = append(all, NodeSet{n.Spec})
+		all = append(all, NodeSet{p.e.seen(n)})
+	}
+	for _, w := range p.e.windows {
+		all = append(all, WindowSet{w})
 	}
 	for _, id := range p.running() {
 		all = append(all, p.adoptions(id)...)

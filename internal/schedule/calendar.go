@@ -24,6 +24,8 @@ type calendar struct {
 	// found anew.
 	times [][]int64
 	stale []*bay
+	// closing are the bays of nodes that a window lies ahead of.
+	closing []*bay
 }
 
 // bay is a node in the calendar.
@@ -36,6 +38,8 @@ type bay struct {
 	overlaid     bool
 	claimed      cluster.Mask // what anybody has a claim to
 	dirty        bool         // it is among the stale ones
+	// closed are the windows that lie ahead, by their beginning.
+	closed []span
 }
 
 // claim is the hold of a gang that waits on GPUs from one time to another.
@@ -70,6 +74,8 @@ func (e *Engine) setBay(n *cluster.Node) {
 }
 
 func (e *Engine) dropBay(n *cluster.Node) {
+	b := e.bays[n.Index()]
+	e.closing = slices.DeleteFunc(e.closing, func(o *bay) bool { return o == b })
 	e.bays[n.Index()] = nil
 	for k := range e.times {
 		e.times[k][n.Index()] = never

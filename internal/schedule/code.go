@@ -152,7 +152,7 @@ func (e *Engine) common(p *pile) gang.Code {
 	case s.longRound == e.round && p.least < s.long:
 		return ""
 	case s.longRound == e.round:
-		return gang.CodeReservedOther
+		return s.longWhy
 	case p.lostIn == e.room:
 		return gang.CodeFairShare
 	default:
@@ -269,7 +269,7 @@ func (e *Engine) findCode(w *waiter) (code gang.Code, own bool) {
 // codeFor is why a gang has no room now.
 func (e *Engine) codeFor(w *waiter) gang.Code {
 	if e.tooLong(w) {
-		return gang.CodeReservedOther
+		return w.shape.longWhy
 	}
 	if e.lostToShare(w) {
 		return gang.CodeFairShare // until there is room again

@@ -62,6 +62,7 @@ func (e *Engine) larger(r *run) *found {
 		mark := e.cluster.Mark()
 		e.vacate(r)
 		e.fence(nil, never)
+		e.bar(e.latest(next, z, c.Cost))
 		f := e.place(next, z)
 		e.cluster.Rollback(mark)
 		if f == nil {

@@ -54,6 +54,11 @@ type Engine struct {
 	// elastic are the runs of gangs that could run at another size, by start.
 	elastic []*run
 	plansAt []time.Time // when plans were made, within the last minute
+	// windows by their beginning, with the next time at which one begins or ends;
+	// shut has the nodes that are within one, as they are observed.
+	windows     []Window
+	windowsTurn time.Time
+	shut        map[string]*cluster.Spec
 	// unknown: gangs wait whose shape depends on nodes that have not been seen.
 	unknown bool
 	// head is the gang that all behind it wait for, where nothing goes ahead of a
@@ -99,6 +104,7 @@ func New(c Config) *Engine {
 		runs:    make(map[gang.ID]*run),
 		seats:   make(map[Seat]*seat),
 		leaving: make(map[string]bool),
+		shut:    make(map[string]*cluster.Spec),
 		spots:   make(map[outline]spot),
 		room:    1,
 	}
@@ -139,7 +145,11 @@ func (e *Engine) Apply(event Event, now time.Time) ([]Decision, error) {
 	e.decision++
 	e.out, e.begun, e.lessRoom, e.overran, e.ordered = nil, nil, false, false, false
 	e.account()
+	turned := e.turnWindows()
 	refused := event.apply(e)
+	if turned != nil {
+		refused = errors.Join(turned, refused)
+	}
 	e.settle()
 	return e.out, refused
 }
@@ -232,17 +242,21 @@ func (e *Engine) consider(w *waiter) verdict {
 
 func (e *Engine) decide(d Decision) { e.out = append(e.out, d) }
 
-func (ev NodeSet) apply(e *Engine) error {
-	old := e.cluster.Node(ev.Node.ID)
+func (ev NodeSet) apply(e *Engine) error { return e.setNode(ev.Node) }
+
+// setNode takes in what is observed of a node.
+func (e *Engine) setNode(observed cluster.Spec) error {
+	old := e.cluster.Node(observed.ID)
 	before, had := 0, cluster.Room{}
 	if old != nil {
 		before, had = old.Usable().Count(), old.Left(cluster.Usable)
 	}
-	if err := e.cluster.Set(ev.Node); err != nil {
+	if err := e.cluster.Set(e.heeding(observed)); err != nil {
 		return err
 	}
-	n := e.cluster.Node(ev.Node.ID)
+	n := e.cluster.Node(observed.ID)
 	e.setBay(n)
+	e.foresee(e.bay(n))
 	e.room++
 	e.lessRoom = e.lessRoom || n.Usable().Count() < before || old != nil && hasLess(had, n.Left(cluster.Usable))
 	if isLeft(n) {
@@ -268,6 +282,7 @@ func (ev NodeGone) apply(e *Engine) error {
 	}
 	e.dropBay(n)
 	delete(e.leaving, ev.ID)
+	delete(e.shut, ev.ID)
 	e.room++ // what only this node could have run holds nobody back now
 	e.lessRoom = true
 	return nil

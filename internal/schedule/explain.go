@@ -199,10 +199,25 @@ func (x *Explainer) sentence(w *waiter) string {
 			ahead = string(w.ahead)
 		}
 		return fmt.Sprintf("there is room, and to start there would move the start of %s%s", ahead, starts)
+	case gang.CodeMaintenance:
+		return x.untilWindow(w) + starts
 	case gang.CodeFairShare:
 		return fmt.Sprintf("another tenant, with less of its share (this one has %.1f GPUs for its weight), took the room%s", e.share(w.tenant), starts)
 	}
 	return own + starts
+}
+
+// untilWindow says which window a gang would run into.
+func (x *Explainer) untilWindow(w *waiter) string {
+	e := x.engine
+	for _, window := range e.windows {
+		if left := window.From.Sub(x.now); left > 0 {
+			takes := time.Duration(e.latest(w, w.shape.sizes[0], 0) - e.now.UnixNano())
+			return fmt.Sprintf("there is room, and maintenance window %s begins there in %s: it takes %s, by its estimate",
+				window.Name, left.Round(time.Second), takes.Round(time.Second))
+		}
+	}
+	return "there is room, and a maintenance window begins there before it would be over"
 }
 
 // roomless tells of the node that comes nearest of those that have GPUs for a

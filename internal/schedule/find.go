@@ -22,8 +22,8 @@ func (e *Engine) find(w *waiter, sizes []size) (best *found, why obstacle) {
 			continue
 		}
 		fits = true
-		if c := e.conflict(w, e.holdsOf(f.place), f.end); c != nil {
-			why = obstacle{code: gang.CodeReservedOther, ahead: c.id()}
+		if o := e.obstacle(w, f); o.code != "" {
+			why = o
 			f = e.placeBeside(w, z, f.end)
 		}
 		if f != nil && (best == nil || f.end < best.end) {
@@ -31,7 +31,7 @@ func (e *Engine) find(w *waiter, sizes []size) (best *found, why obstacle) {
 		}
 	}
 	if best == nil {
-		e.remember(w, sizes, fits)
+		e.remember(w, sizes, fits, why.code)
 	}
 	return best, why
 }
@@ -40,6 +40,19 @@ func (e *Engine) find(w *waiter, sizes []size) (best *found, why obstacle) {
 type obstacle struct {
 	code  gang.Code
 	ahead gang.ID
+}
+
+// obstacle is what keeps a gang from starting where there is room; its zero value
+// for nothing.
+func (e *Engine) obstacle(w *waiter, f *found) obstacle {
+	holds := e.holdsOf(f.place)
+	if c := e.conflict(w, holds, f.end); c != nil {
+		return obstacle{code: gang.CodeReservedOther, ahead: c.id()}
+	}
+	if shuts(holds, f.end) {
+		return obstacle{code: gang.CodeMaintenance}
+	}
+	return obstacle{}
 }
 
 // need is what each member takes of its node beside GPUs.
@@ -62,9 +75,10 @@ func (c *claim) id() gang.ID {
 func (e *Engine) placeBeside(w *waiter, z size, end int64) *found {
 	mark := e.cluster.Mark()
 	e.fence(w, end)
+	e.bar(end)
 	f := e.place(w, z)
 	e.cluster.Rollback(mark)
-	if f == nil || e.conflict(w, e.holdsOf(f.place), f.end) != nil {
+	if f == nil || e.obstacle(w, f).code != "" {
 		return nil
 	}
 	return f
@@ -90,14 +104,15 @@ func (e *Engine) fence(w *waiter, end int64) {
 }
 
 // remember notes that a shape does not fit, until there is more room, or that
-// gangs of it that take as long as this one, or longer, would delay others.
-func (e *Engine) remember(w *waiter, sizes []size, fits bool) {
+// gangs of it that take as long as this one, or longer, would delay others or run
+// into a window.
+func (e *Engine) remember(w *waiter, sizes []size, fits bool, why gang.Code) {
 	s := w.shape
 	switch {
 	case !fits && len(sizes) == len(s.sizes):
 		s.failed, s.failedIn, s.stuck = e.room, e.decision, e.stuckNow(s)
 	case fits && (s.longRound != e.round || w.shortest < s.long):
-		s.longRound, s.long = e.round, w.shortest
+		s.longRound, s.long, s.longWhy = e.round, w.shortest, why
 	}
 }
 
@@ -140,7 +155,7 @@ func (e *Engine) mayFit(s *shape) bool {
 }
 
 // tooLong reports whether a gang takes as long as one of its shape that would
-// have delayed others in this decision.
+// have delayed others in this decision, or have run into a window.
 func (e *Engine) tooLong(w *waiter) bool {
 	return w.shape.longRound == e.round && w.shortest >= w.shape.long
 }

@@ -75,6 +75,9 @@ func (e *Engine) sound(p *plan) bool {
 			return false
 		}
 	}
+	if len(e.closing) > 0 && shuts(p.at, e.wouldEnd(p)) {
+		return false
+	}
 	return p.roomy() || !p.vacated() || e.leavesFor(p)
 }
 
@@ -199,6 +202,9 @@ func (e *Engine) shrunk(v *run, p *plan) *found {
 		}
 		if place := e.remains(v.place, p, z); place != nil {
 			end := e.now.Add(time.Duration(float64(v.estimate-v.progress(e.now)) * z.slower)).UnixNano()
+			if shuts(e.holdsOf(place), end) {
+				continue
+			}
 			best = &found{place: place, size: z, gpu: v.gpu, end: end}
 		}
 	}

@@ -162,14 +162,14 @@ func (e *Engine) findCandidates(t *tier, borrowed func(*run) bool) []candidate {
 // free as much, and help nobody.
 func (e *Engine) cheapest(w *waiter, z size, all []candidate) (best *victims, at *found) {
 	for _, model := range e.modelsFor(z.request) {
-		in := e.byDomain(z.request, model, all)
+		in := e.byDomain(z.request, model, all, e.latest(w, z, w.tier.Grace))
 		e.descend(e.cluster.Root(), -1, z.require, func(d *cluster.Domain) bool {
 			return d.NodesWith(cluster.Usable, model, z.perNode) >= z.members
 		}, func(d *cluster.Domain) {
 			if len(in[d]) == 0 {
 				return
 			}
-			s := e.newSearch(z, d, model, in[d])
+			s := e.newSearch(z, d, model, in[d], e.latest(w, z, w.tier.Grace))
 			v := s.victims(best)
 			if v == nil || !v.better(best) {
 				return
@@ -183,8 +183,9 @@ func (e *Engine) cheapest(w *waiter, z size, all []candidate) (best *victims, at
 }
 
 // byDomain parts what candidates would leave, on nodes that would do, by the
-// domains of the level that is required.
-func (e *Engine) byDomain(r request, model string, all []candidate) map[*cluster.Domain][]leaving {
+// domains of the level that is required. Nodes that will be out of use before an
+// end would not do.
+func (e *Engine) byDomain(r request, model string, all []candidate, end int64) map[*cluster.Domain][]leaving {
 	out := make(map[*cluster.Domain][]leaving)
 	for _, c := range all {
 		for i := range c.run.place {
@@ -193,7 +194,7 @@ func (e *Engine) byDomain(r request, model string, all []candidate) map[*cluster
 				continue
 			}
 			gpus := s.gpus & s.node.Usable() &^ e.bay(s.node).claimed
-			if gpus == 0 {
+			if gpus == 0 || e.bay(s.node).shuts(end) {
 				continue
 			}
 			d := e.cluster.Root()
@@ -224,6 +225,7 @@ func (e *Engine) proven(w *waiter, z size, v *victims) (*victims, *found) {
 			e.vacate(r)
 		}
 		e.fence(w, never)
+		e.bar(e.latest(w, z, w.tier.Grace))
 		f = e.place(w, z)
 		e.cluster.Rollback(mark)
 		if f == nil {
@@ -323,7 +325,7 @@ func (s *search) suffices(y *yard, v vacancy) bool {
 
 // newSearch begins with the nodes that have room, and those where somebody may
 // leave; what one candidate leaves comes in a row.
-func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leaving) *search {
+func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leaving, end int64) *search {
 	s := &search{e: e, want: z.members, k: z.perNode, need: z.need, scarce: e.scarce(&z.request, model)}
 	yards := make(map[*cluster.Node]*yard)
 	add := func(n *cluster.Node) *yard {
@@ -336,7 +338,9 @@ func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leavi
 		return y
 	}
 	for _, n := range e.eligible(d, z.request, model, cluster.Free) {
-		add(n)
+		if !e.bay(n).shuts(end) {
+			add(n)
+		}
 	}
 	for _, l := range from {
 		y := add(l.node)

@@ -34,6 +34,7 @@ type player struct {
 	// stopping are the attempts that were ordered to end.
 	stopping map[gang.ID]Stop
 	seq      uint64
+	windows  []Window
 	// log and events are for the replay.
 	log    strings.Builder
 	events []timed
@@ -155,6 +156,7 @@ func (p *player) take(t *rapid.T, x timed) error {
 	p.events = append(p.events, x)
 	p.happened++
 	decisions, err := p.e.Apply(ev, p.now)
+	p.noteWindows(ev)
 	p.sameDecisions(t, ev, decisions, err)
 	fmt.Fprintf(&p.log, "%+v %v\n", decisions, err)
 	p.note(ev)
@@ -239,6 +241,7 @@ func (p *player) checkStart(t *rapid.T, d Start) {
 		p.held[Seat{d.ID, d.Attempt, i}], p.was[Seat{d.ID, d.Attempt, i}] = m, m
 	}
 	p.checkDomains(t, g, d)
+	p.checkOpen(t, d)
 	if most := p.e.tenant(g.Spec.Tenant).MaxGPUs; most > 0 && p.uses(g.Spec.Tenant) > most {
 		t.Fatalf("tenant %s has %d GPUs after the start of %s, and may have %d", g.Spec.Tenant, p.uses(g.Spec.Tenant), d.ID, most)
 	}
@@ -479,6 +482,7 @@ func (p *player) Check(t *rapid.T) {
 	p.checkQuick(t)
 	p.checkUse(t)
 	p.checkPlans(t)
+	p.checkWindows(t)
 	p.checkFixed(t)
 }
 

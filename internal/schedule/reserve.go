@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gangd/gangd/internal/cluster"
-	"github.com/gangd/gangd/internal/gang"
 )
 
 // block is what becomes of a gang that does not start in its turn. The first
@@ -28,7 +27,7 @@ func (e *Engine) block(w *waiter, sizes []size, why obstacle) verdict {
 		w.ahead = why.ahead
 		e.waits(w, why.code)
 	case e.tooLong(w):
-		e.waits(w, gang.CodeReservedOther)
+		e.waits(w, w.shape.longWhy)
 	default:
 		e.waits(w, forRoom)
 	}
@@ -84,7 +83,7 @@ func (e *Engine) earliest(w *waiter, sizes []size) *claim {
 			e.descend(e.cluster.Root(), -1, z.require, func(d *cluster.Domain) bool {
 				return d.NodesWith(cluster.Usable, model, z.perNode) >= z.members
 			}, func(d *cluster.Domain) {
-				at := e.whenFree(d, z.request, model, best.from)
+				at := e.whenFree(d, z.request, model, best.from, takes)
 				if at == never {
 					return
 				}
@@ -98,7 +97,7 @@ func (e *Engine) earliest(w *waiter, sizes []size) *claim {
 	if best.domain == nil {
 		return nil
 	}
-	return &claim{owner: w, from: best.from, until: best.until, at: e.chooseAt(best.domain, best.request, best.model, best.at)}
+	return &claim{owner: w, from: best.from, until: best.until, at: e.chooseAt(best)}
 }
 
 // berth is a domain with the time from which it has room for a gang.
@@ -150,8 +149,11 @@ func eachLeaf(d *cluster.Domain, visit func(*cluster.Domain)) {
 }
 
 // whenFree is the first time at which a domain has room for all members at
-// once, if that is no later than by.
-func (e *Engine) whenFree(d *cluster.Domain, r request, model string, by int64) int64 {
+// once, for as long as they take, if that is no later than by.
+func (e *Engine) whenFree(d *cluster.Domain, r request, model string, by int64, takes time.Duration) int64 {
+	if len(e.closing) > 0 {
+		return e.whenOpen(e.openings(d, r, model, by), r, by, takes)
+	}
 	if r.segment == 0 && e.exact(&r, model) && len(e.cluster.Models()) == 1 {
 		return e.soon(d, r, by)
 	}
@@ -254,8 +256,13 @@ func segmentsOf(open []opening, segment int) [][]opening {
 
 // chooseAt chooses the GPUs that a gang has a claim to from a time on: those
 // that come free last, so that others may use the rest meanwhile.
-func (e *Engine) chooseAt(d *cluster.Domain, r request, model string, at int64) []hold {
-	open := slices.Clone(e.openings(d, r, model, at))
+func (e *Engine) chooseAt(b berth) []hold {
+	r, at := b.request, b.at
+	open := slices.Clone(e.openings(b.domain, r, b.model, at))
+	if len(e.closing) > 0 {
+		takes := time.Duration(b.until - b.from)
+		open = slices.DeleteFunc(open, func(o opening) bool { return o.bay.open(at, takes) > at })
+	}
 	if r.segment > 0 {
 		segments := segmentsOf(open, r.segment)
 		slices.SortStableFunc(segments, func(a, b []opening) int { return cmp.Compare(b[len(b)-1].at, a[len(a)-1].at) })

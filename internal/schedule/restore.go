@@ -15,13 +15,14 @@ import (
 // itself.
 func Restore(c Config, s Snapshot) (*Engine, error) {
 	x := &restoration{e: New(c), snapshot: s}
+	x.e.now, x.e.windows = s.Now, slices.Clone(s.Windows)
 	for _, step := range []func() error{x.nodes, x.tenants, x.shapes, x.runs, x.seats, x.queue, x.plans, x.claims} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("restore an engine from a snapshot: %w", err)
 		}
 	}
 	e := x.e
-	e.now, e.accounted, e.plansAt, e.Counts = s.Now, s.Accounted, slices.Clone(s.PlansAt), s.Counts
+	e.accounted, e.plansAt, e.Counts = s.Accounted, slices.Clone(s.PlansAt), s.Counts
 	e.decision, e.room, e.starts, e.stopped, e.called = s.Decisions, s.Room, s.Starts, s.Stops, s.CalledOff
 	return e, nil
 }
@@ -44,8 +45,13 @@ func (x *restoration) nodes() error {
 	}
 	x.e.cluster = c
 	x.e.round, x.e.decided = theRound, theRound
+	x.e.findTurn()
+	for _, spec := range x.snapshot.Shut {
+		x.e.shut[spec.ID] = &spec
+	}
 	for _, n := range c.Nodes() {
 		x.e.setBay(n)
+		x.e.foresee(x.e.bay(n))
 		if isLeft(n) {
 			x.e.leaving[n.ID] = true
 		}

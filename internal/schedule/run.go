@@ -199,6 +199,7 @@ func (e *Engine) Next() (at time.Time, any bool) {
 	if len(e.ends) > 0 && len(e.waiting) > 0 {
 		sooner(e.ends[0].end)
 	}
+	sooner(e.windowsTurn)
 	wants := false
 	for _, w := range e.waiting {
 		if !w.NotBefore.IsZero() {

@@ -30,6 +30,9 @@ type Snapshot struct {
 	Plans     []PlanState      `json:"plans,omitempty"`
 	Claims    []ClaimState     `json:"claims,omitempty"` // of the last decision
 	PlansAt   []time.Time      `json:"plans_at,omitempty"`
+	Windows   []Window         `json:"windows,omitempty"` // by their beginning
+	// Shut are the nodes that are within one, as they are observed, by ID.
+	Shut []cluster.Spec `json:"shut,omitempty"`
 	// Decisions, Starts, Stops and CalledOff count these; Room counts what could let
 	// a gang start that did not fit before.
 	Decisions uint64 `json:"decisions"`
@@ -214,6 +217,10 @@ func (e *Engine) Snapshot() Snapshot {
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(e.seats), Seat.compare) {
 		s.Seats = append(s.Seats, x.seat(at, e.seats[at]))
+	}
+	s.Windows = slices.Clone(e.windows)
+	for _, id := range slices.Sorted(maps.Keys(e.shut)) {
+		s.Shut = append(s.Shut, *e.shut[id])
 	}
 	for _, p := range e.plans {
 		s.Plans = append(s.Plans, x.plan(p))

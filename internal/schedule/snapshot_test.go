@@ -70,12 +70,12 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 	const kept, derived, passing = "kept", "derived", "passing"
 	fields := map[reflect.Type]map[string]string{
 		reflect.TypeFor[Engine](): {
-			kept:    "cluster tiers tenants waiting runs seats ends plans calendar now decision room starts stopped called plansAt looked Counts",
-			derived: "cfg models shapes leaving elastic unknown limited decided round spots",
+			kept:    "cluster tiers tenants waiting runs seats ends plans calendar now decision room starts stopped called plansAt looked Counts windows shut",
+			derived: "cfg models shapes leaving elastic unknown limited decided round spots windowsTurn",
 			passing: "gained lessRoom overran ordered leaves head begun out scratch firsts heads left spare changed",
 		},
-		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed times stale"},
-		reflect.TypeFor[bay]():      {kept: "until", derived: "node after overlaid claimed dirty"},
+		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed times stale closing"},
+		reflect.TypeFor[bay]():      {kept: "until", derived: "node after overlaid claimed dirty closed"},
 		reflect.TypeFor[claim]():    {kept: "owner run from until at"},
 		reflect.TypeFor[tier](): {
 			kept: "Tier piles credit first kept", derived: "rank over lines gangs running",
@@ -86,7 +86,7 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 		reflect.TypeFor[pile]():   {kept: "shape tier least code lostIn lostAt spared", derived: "stacks guaranteed next"},
 		reflect.TypeFor[stack]():  {derived: "tenant waiters", passing: "at"},
 		reflect.TypeFor[shape](): {
-			kept: "key sizes model failed stuck futile", derived: "load speed gangs piles coded code", passing: "failedIn longRound long",
+			kept: "key sizes model failed stuck futile", derived: "load speed gangs piles coded code", passing: "failedIn longRound long longWhy",
 		},
 		reflect.TypeFor[size]():    {kept: "request slower"},
 		reflect.TypeFor[request](): {kept: "members perNode model memoryMiB need require narrowest warm avoid segment noSpot missing"},

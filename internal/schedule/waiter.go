@@ -74,9 +74,10 @@ type shape struct {
 	coded uint64
 	code  gang.Code
 	// gangs that would take long, or longer, would have delayed others in the
-	// decision longRound.
+	// decision longRound, or have run into a window: longWhy says which.
 	longRound uint64
 	long      time.Duration
+	longWhy   gang.Code
 }
 
 // size is one that a gang can run at: what placement needs to know of it, and
