@@ -141,9 +141,12 @@ func (ev Began) apply(e *Engine) error {
 		return fmt.Errorf("note that gang %s runs, attempt %d: %w", ev.ID, ev.Attempt, ErrUnknown)
 	}
 	r.ready = e.now
-	if r.stop == nil {
+	if before := r.end; r.stop == nil {
 		r.reckon(e.now)
 		e.reend(r)
+		if r.end.After(before) {
+			e.overruns(r) // it took longer to start than was supposed
+		}
 	}
 	return nil
 }

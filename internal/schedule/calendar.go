@@ -47,7 +47,11 @@ type claim struct {
 	owner       *waiter
 	run         *run // of a gang that will be resized
 	from, until int64
-	at          []hold
+	// start is when the owner should start: at from, unless the GPUs are held for
+	// it before that. Of those idle are free already.
+	start int64
+	idle  int
+	at    []hold
 }
 
 type hold struct {

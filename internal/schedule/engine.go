@@ -46,6 +46,9 @@ type Engine struct {
 	stopped, called uint64
 	// lessRoom and overran say what this event brought that moves reservations.
 	lessRoom, overran bool
+	// passed is when of the runs that overran in this event the first was let go
+	// before others; zero where one of them was not.
+	passed time.Time
 	// ordered: what was considered so far may come out otherwise now.
 	ordered bool
 	// draining are the nodes that are to be left.
@@ -231,6 +234,7 @@ func (e *Engine) consider(w *waiter) verdict {
 		// behind others.
 		e.ordered = e.ordered || len(e.claims) > len(e.plans) || e.anyOwed()
 		e.start(w, found)
+		e.runs[w.ID].passing = len(e.claims) > len(e.plans)
 		e.notePassed(w)
 		return started
 	}

@@ -16,7 +16,7 @@ func (e *Engine) block(w *waiter, sizes []size, why obstacle) verdict {
 		return stuck
 	}
 	if w.tier.reserved < e.maxReserved() && !e.cfg.Policy.NoBackfill {
-		if c := e.earliest(w, sizes); c != nil {
+		if c := e.claimFor(w, sizes); c != nil {
 			w.tier.reserved++
 			w.claims = e.round
 			e.addClaim(c)
@@ -38,7 +38,7 @@ func (e *Engine) block(w *waiter, sizes []size, why obstacle) verdict {
 func (e *Engine) tellStarts() {
 	for _, c := range e.claims {
 		if c.owner != nil && c.owner.plan == nil && e.waiting[c.owner.ID] == c.owner {
-			e.tellStart(c.owner, time.Unix(0, c.from).In(e.now.Location()))
+			e.tellStart(c.owner, time.Unix(0, c.start).In(e.now.Location()))
 		}
 	}
 }
@@ -62,6 +62,7 @@ func (e *Engine) tellStart(w *waiter, at time.Time) {
 			r.MovedBy = "order"
 		}
 	}
+	e.promise(w, at)
 	w.start = at
 	e.decide(r)
 }
@@ -97,7 +98,7 @@ func (e *Engine) earliest(w *waiter, sizes []size) *claim {
 	if best.domain == nil {
 		return nil
 	}
-	return &claim{owner: w, from: best.from, until: best.until, at: e.chooseAt(best)}
+	return &claim{owner: w, from: best.from, start: best.from, until: best.until, at: e.chooseAt(best)}
 }
 
 // berth is a domain with the time from which it has room for a gang.

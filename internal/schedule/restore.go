@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -131,7 +132,7 @@ func (x *restoration) runs() error {
 		of := &run{
 			id: r.ID, seq: r.Seq, attempt: r.Attempt, spec: r.Spec, tier: e.tier(r.Spec.Tier), tenant: e.tenant(r.Spec.Tenant), shape: sh,
 			place: r.Place, size: r.Size.size(), gpu: r.GPU, began: r.Began, ready: r.Ready, done: r.Done, rate: r.Rate,
-			saved: r.Saved, tellsSaves: r.TellsSaves, estimate: r.Estimate, end: r.End, owed: r.Owed, at: len(e.ends),
+			saved: r.Saved, tellsSaves: r.TellsSaves, estimate: r.Estimate, end: r.End, owed: r.Owed, passing: r.Passing, at: len(e.ends),
 		}
 		if of.tier == nil {
 			return fmt.Errorf("attempt %d of gang %s: tier %q is not among the tiers", r.Attempt, r.ID, r.Spec.Tier)
@@ -229,7 +230,8 @@ func (x *restoration) waiter(s WaiterState) error {
 	}
 	w := &waiter{
 		Gang: s.Gang, tier: e.tier(s.Gang.Spec.Tier), tenant: e.tenant(s.Gang.Spec.Tenant), shape: sh, estimate: s.Estimate,
-		code: s.Code, own: s.Own, ahead: s.For, entered: s.Entered, phase: phase(s.Phase), start: s.Start, passed: s.Passed, leading: s.Leading,
+		code: s.Code, own: s.Own, ahead: s.For, entered: s.Entered, phase: phase(s.Phase), start: s.Start,
+		since: s.Since, due: s.Due, passed: s.Passed, leading: s.Leading,
 	}
 	w.shortest = w.atLeast()
 	if s.Holds {
@@ -285,7 +287,7 @@ func (x *restoration) holds(p gang.Placement) ([]hold, error) {
 
 func (x *restoration) claims() error {
 	for _, s := range x.snapshot.Claims {
-		c := &claim{from: s.From, until: s.Until}
+		c := &claim{from: s.From, until: s.Until, start: s.Start}
 		if c.owner = x.e.waiting[s.Owner]; s.Run {
 			c.owner, c.run = nil, x.e.runs[s.Owner]
 		}
@@ -300,6 +302,9 @@ func (x *restoration) claims() error {
 			c.at = append(c.at, hold{x.e.bay(n), h.GPUs})
 		}
 		x.e.addClaim(c)
+		if c.owner != nil && c.owner.plan == nil && c.from == math.MinInt64 {
+			c.idle, c.owner.held = c.free(), c
+		}
 	}
 	return nil
 }

@@ -42,6 +42,8 @@ type run struct {
 	// owed: it was started under a min_share, by credit or within a guarantee,
 	// and the tiers above do not stop it.
 	owed bool
+	// passing: it was let go before gangs that held a future start.
+	passing bool
 	// behind are the gangs that it passed: older ones of its tenant that waited.
 	behind []*waiter
 	// stop is the order to end, if there is one.
@@ -145,33 +147,6 @@ func (r *run) unsaved(now time.Time) time.Duration {
 
 func (r *run) expectedEnd() time.Time {
 	return r.ready.Add(time.Duration(math.Ceil(float64(r.estimate-r.done) / r.rate)))
-}
-
-// reckon finds when a run should be over, which is yet to come: an estimate that
-// is overrun grows by half, again and again.
-func (r *run) reckon(now time.Time) {
-	for r.end = r.expectedEnd(); !r.end.After(now); r.end = r.expectedEnd() {
-		r.estimate = grown(r.estimate)
-	}
-}
-
-// overdue is how much longer an attempt is supposed to take that was ordered to
-// end, and has not in the time that it said it needs.
-const overdue = time.Second
-
-// renewEstimates moves the ends that have come and were none.
-func (e *Engine) renewEstimates() {
-	for len(e.ends) > 0 && !e.ends[0].end.After(e.now) {
-		r := e.ends[0]
-		if r.stop != nil {
-			r.end = e.now.Add(overdue)
-		} else {
-			r.reckon(e.now)
-		}
-		e.overran = true
-		heap.Fix(&e.ends, r.at)
-		e.holdUntil(r, r.end)
-	}
 }
 
 // holdUntil notes when the GPUs of a run should be free.

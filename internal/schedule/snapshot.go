@@ -118,6 +118,8 @@ type WaiterState struct {
 	Phase   int           `json:"phase,omitempty"`
 	Start   time.Time     `json:"start,omitzero"`
 	Holds   bool          `json:"holds,omitempty"` // a future start
+	Since   time.Time     `json:"since,omitzero"`  // when it came to hold one
+	Due     time.Time     `json:"due,omitzero"`
 	Passed  int           `json:"passed,omitempty"`
 	Leading time.Duration `json:"leading_ns,omitempty"`
 }
@@ -142,6 +144,7 @@ type RunState struct {
 	Estimate   time.Duration  `json:"estimate_ns"`
 	End        time.Time      `json:"end"`
 	Owed       bool           `json:"owed,omitempty"`
+	Passing    bool           `json:"passing,omitempty"` // it was let go before others
 	Behind     []gang.ID      `json:"behind,omitempty"`
 	Stop       *Stop          `json:"stop,omitempty"`
 	Plan       *int           `json:"plan,omitempty"`
@@ -181,6 +184,7 @@ type ClaimState struct {
 	Run   bool        `json:"run,omitempty"`
 	From  int64       `json:"from_unix_ns"`
 	Until int64       `json:"until_unix_ns"`
+	Start int64       `json:"start_unix_ns"`
 	At    []HoldState `json:"at"`
 }
 
@@ -279,7 +283,7 @@ func (x *capture) waiter(w *waiter) WaiterState {
 	g.Spec = g.Spec.WithoutParams()
 	return WaiterState{
 		Gang: g, Estimate: w.estimate, Shape: x.shape(w.shape), Code: w.code, Own: w.own, Look: w.seen, For: w.ahead, Entered: w.entered,
-		Phase: int(w.phase), Start: w.start, Holds: w.claims == x.e.decided, Passed: w.passed, Leading: w.leading,
+		Phase: int(w.phase), Start: w.start, Holds: w.claims == x.e.decided, Since: w.since, Due: w.due, Passed: w.passed, Leading: w.leading,
 	}
 }
 
@@ -305,7 +309,7 @@ func (x *capture) run(r *run) RunState {
 	out := RunState{
 		ID: r.id, Seq: r.seq, Attempt: r.attempt, Newest: x.e.runs[r.id] == r, Spec: r.spec.WithoutParams(), Shape: x.shape(r.shape), Place: r.place, Size: r.size.state(),
 		GPU: r.gpu, Began: r.began, Ready: r.ready, Done: r.done, Rate: r.rate, Saved: r.saved, TellsSaves: r.tellsSaves,
-		Estimate: r.estimate, End: r.end, Owed: r.owed,
+		Estimate: r.estimate, End: r.end, Owed: r.owed, Passing: r.passing,
 	}
 	for _, w := range r.behind {
 		if x.e.isWaiting(w) {
@@ -349,7 +353,7 @@ func (x *capture) plan(p *plan) PlanState {
 }
 
 func (x *capture) claim(c *claim) ClaimState {
-	out := ClaimState{Owner: c.id(), Run: c.owner == nil, From: c.from, Until: c.until}
+	out := ClaimState{Owner: c.id(), Run: c.owner == nil, From: c.from, Until: c.until, Start: c.start}
 	for _, h := range c.at {
 		out.At = append(out.At, HoldState{h.bay.node.ID, h.gpus})
 	}

@@ -72,11 +72,11 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 		reflect.TypeFor[Engine](): {
 			kept:    "cluster tiers tenants waiting runs seats ends plans calendar now decision room starts stopped called plansAt looked Counts windows shut",
 			derived: "cfg models shapes leaving elastic unknown limited decided round spots windowsTurn",
-			passing: "gained lessRoom overran ordered leaves head begun out scratch firsts heads left spare changed",
+			passing: "gained lessRoom overran ordered leaves head passed begun out scratch firsts heads left spare changed",
 		},
 		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed times stale closing"},
 		reflect.TypeFor[bay]():      {kept: "until", derived: "node after overlaid claimed dirty closed"},
-		reflect.TypeFor[claim]():    {kept: "owner run from until at"},
+		reflect.TypeFor[claim]():    {kept: "owner run from until start at", derived: "idle"},
 		reflect.TypeFor[tier](): {
 			kept: "Tier piles credit first kept", derived: "rank over lines gangs running",
 			passing: "reserved candidates listed listedAt potential",
@@ -91,11 +91,11 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 		reflect.TypeFor[size]():    {kept: "request slower"},
 		reflect.TypeFor[request](): {kept: "members perNode model memoryMiB need require narrowest warm avoid segment noSpot missing"},
 		reflect.TypeFor[waiter](): {
-			kept: "Gang shape estimate code own ahead seen entered phase start claims passed leading plan", derived: "tier tenant shortest pile",
+			kept: "Gang shape estimate code own ahead seen entered phase start claims since due passed leading plan", derived: "tier tenant shortest pile held",
 			passing: "judged why round",
 		},
 		reflect.TypeFor[run](): {
-			kept:    "id seq attempt spec shape place size gpu began ready done rate saved tellsSaves estimate end owed behind stop plan",
+			kept:    "id seq attempt spec shape place size gpu began ready done rate saved tellsSaves estimate end owed passing behind stop plan",
 			derived: "tier tenant seats at",
 		},
 		reflect.TypeFor[seat]():  {kept: "run node gpus need"},

@@ -43,6 +43,11 @@ type waiter struct {
 	// held one. claims is the round in which it held one last.
 	start  time.Time
 	claims uint64
+	// since is when it came to hold one, due when it should have started if those
+	// that were let go before it since then had kept to their estimates.
+	since, due time.Time
+	// held is what it had a claim to when it was late last.
+	held *claim
 	// passed counts the GPUs of those that started from behind it, and run.
 	passed int
 	// leading is how long it has been the first blocked one of its tier.
@@ -93,7 +98,7 @@ func (z size) gpus() int { return z.members * z.perNode }
 // in order and idle. Its error is a *gang.RefusedError: the gang can never run
 // here.
 func (e *Engine) newWaiter(g Gang, t *tier) (*waiter, error) {
-	w := &waiter{Gang: g, own: true, tier: t, tenant: e.tenant(g.Spec.Tenant), estimate: cmp.Or(g.Spec.Estimate, defaultEstimate)}
+	w := &waiter{Gang: g, own: true, tier: t, tenant: e.tenant(g.Spec.Tenant), estimate: estimateOf(g.Spec)}
 	for w.estimate <= g.Done {
 		w.estimate = grown(w.estimate)
 	}
@@ -117,9 +122,6 @@ func smallest(s *gang.Spec) int {
 	}
 	return s.GPUs
 }
-
-// grown is an estimate that was overrun.
-func grown(d time.Duration) time.Duration { return d + max(d/2, time.Second) }
 
 // shapeOf finds or makes the shape of a gang.
 func (e *Engine) shapeOf(g Gang) (*shape, error) {

@@ -89,7 +89,7 @@ func (p *player) checkWindows(t *rapid.T) {
 		}
 		for _, h := range c.at {
 			for _, w := range p.windows {
-				from, until := max(c.from, p.now.UnixNano()), c.until
+				from, until := max(c.start, p.now.UnixNano()), c.until
 				if p.covers(w, h.bay.node.ID) && w.From.UnixNano() < until && w.Until.UnixNano() > from {
 					t.Fatalf("%s holds a start on %s from %s to %s, within window %+v\n%s", c.id(), h.bay.node.ID, time.Unix(0, from), time.Unix(0, until), w, p.story())
 				}
