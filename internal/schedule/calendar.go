@@ -19,6 +19,8 @@ type calendar struct {
 	bays      []*bay // by the index of their node
 	claims    []*claim
 	claimed   []*bay
+	// edition tells lists of claims apart.
+	edition uint64
 	// times[k-1] has, by the index of nodes, when k GPUs of each should be free at
 	// once; never where it has not so many in order. Those of stale bays are to be
 	// found anew.
@@ -37,6 +39,7 @@ type bay struct {
 	until, after [cluster.MaxGPUsPerNode]int64
 	overlaid     bool
 	claimed      cluster.Mask // what anybody has a claim to
+	stakes       []stake      // by whom, in their order
 	dirty        bool         // it is among the stale ones
 	// closed are the windows that lie ahead, by their beginning.
 	closed []span
@@ -52,10 +55,17 @@ type claim struct {
 	start int64
 	idle  int
 	at    []hold
+	place int // among the claims
 }
 
 type hold struct {
 	bay  *bay
+	gpus cluster.Mask
+}
+
+// stake is what one claim holds of a bay.
+type stake struct {
+	by   *claim
 	gpus cluster.Mask
 }
 
@@ -141,15 +151,18 @@ func (e *Engine) setUntil(n *cluster.Node, gpus cluster.Mask, end time.Time) {
 // clearCalendar drops all claims.
 func (e *Engine) clearCalendar() {
 	for _, b := range e.claimed {
-		b.overlaid, b.claimed = false, 0
+		b.overlaid, b.claimed, b.stakes = false, 0, b.stakes[:0]
 		e.unsettle(b)
 	}
 	e.claims, e.claimed = e.claims[:0], e.claimed[:0]
+	e.edition++
 }
 
 // addClaim has the gangs that come after in the order reckon with one.
 func (e *Engine) addClaim(c *claim) {
+	c.place = len(e.claims)
 	e.claims = append(e.claims, c)
+	e.edition++
 	for _, h := range c.at {
 		if !h.bay.overlaid {
 			h.bay.after = h.bay.until
@@ -160,6 +173,7 @@ func (e *Engine) addClaim(c *claim) {
 			h.bay.after[m.First()] = max(h.bay.after[m.First()], c.until)
 		}
 		h.bay.claimed |= h.gpus
+		h.bay.stakes = append(h.bay.stakes, stake{c, h.gpus})
 		e.unsettle(h.bay)
 	}
 }
@@ -183,24 +197,21 @@ func (e *Engine) holdsOf(p gang.Placement) []hold {
 }
 
 // conflict reports whether a gang that holds a placement from now until its
-// end would keep another from what it has a claim to.
+// end would keep another from what it has a claim to: the first of those.
 func (e *Engine) conflict(w *waiter, p []hold, end int64) *claim {
-	if !slices.ContainsFunc(p, func(h hold) bool {
-		return h.gpus&h.bay.claimed != 0 || h.bay.claimed != 0 && h.bay.node.Tight()
-	}) {
-		return nil
-	}
-	for _, c := range e.claims {
-		if c.owner == w || c.from >= end {
+	var first *claim
+	for _, h := range p {
+		if h.gpus&h.bay.claimed == 0 {
 			continue
 		}
-		for _, h := range p {
-			for _, o := range c.at {
-				if h.bay == o.bay && h.gpus&o.gpus != 0 {
-					return c
-				}
+		for _, o := range h.bay.stakes {
+			if o.gpus&h.gpus != 0 && o.by.from < end && o.by.owner != w && (first == nil || o.by.place < first.place) {
+				first = o.by
 			}
 		}
+	}
+	if first != nil {
+		return first
 	}
 	for _, h := range p {
 		if c := e.squeezed(w, h.bay, end); c != nil {
@@ -217,7 +228,7 @@ func (e *Engine) squeezed(w *waiter, b *bay, end int64) *claim {
 	if b.claimed == 0 || !b.node.Tight() || w.Spec.MemberNeed == (gang.Need{}) {
 		return nil
 	}
-	needs, last := e.claimedOf(w, b, end)
+	needs, last := claimedOf(w, b, end)
 	if last == nil || b.node.Holds(b.node.Left(cluster.Free).Less(b.node.Cost(needs)), w.Spec.MemberNeed) {
 		return nil
 	}
@@ -226,16 +237,13 @@ func (e *Engine) squeezed(w *waiter, b *bay, end int64) *claim {
 
 // claimedOf sums what others have a claim to of a node before a time, beside
 // GPUs, and returns the last of them.
-func (e *Engine) claimedOf(w *waiter, b *bay, before int64) (needs gang.Need, last *claim) {
-	for _, c := range e.claims {
+func claimedOf(w *waiter, b *bay, before int64) (needs gang.Need, last *claim) {
+	for _, o := range b.stakes {
+		c := o.by
 		if c.owner == w && w != nil || c.from >= before || c.need() == (gang.Need{}) {
 			continue
 		}
-		for _, h := range c.at {
-			if h.bay == b {
-				needs, last = needs.Plus(c.need()), c
-			}
-		}
+		needs, last = needs.Plus(c.need()), c
 	}
 	return needs, last
 }
@@ -247,7 +255,7 @@ func (e *Engine) roomy(b *bay, need gang.Need) int64 {
 	if !b.node.Tight() || need == (gang.Need{}) {
 		return math.MinInt64 // no later than the GPUs
 	}
-	needs, _ := e.claimedOf(nil, b, never)
+	needs, _ := claimedOf(nil, b, never)
 	if b.node.Holds(b.node.Left(cluster.Free).Less(b.node.Cost(needs)), need) {
 		return math.MinInt64
 	}

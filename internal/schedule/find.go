@@ -70,14 +70,18 @@ func (c *claim) id() gang.ID {
 	return c.run.id
 }
 
-// placeBeside places a gang on what nobody before it has a claim to, up to the
-// end that it would have.
+// placeBeside places a gang, which has no claim itself yet, on what nobody before
+// it has a claim to, up to the end that it would have.
 func (e *Engine) placeBeside(w *waiter, z size, end int64) *found {
-	mark := e.cluster.Mark()
-	e.fence(w, end)
-	e.bar(end)
-	f := e.place(w, z)
-	e.cluster.Rollback(mark)
+	z.request = e.relax(z.request)
+	f, sure := e.quickBeside(w, z, end)
+	if !sure {
+		mark := e.cluster.Mark()
+		e.fence(w, end)
+		e.bar(end)
+		f = e.place(w, z)
+		e.cluster.Rollback(mark)
+	}
 	if f == nil || e.obstacle(w, f).code != "" {
 		return nil
 	}

@@ -536,16 +536,26 @@ func (p *player) checkCodes(t *rapid.T) {
 }
 
 // checkQuick: what is found by going straight to the best place is what looking
-// at all of them finds.
+// at all of them finds, on what is free and on what nobody has a claim to.
 func (p *player) checkQuick(t *rapid.T) {
+	times := []int64{none}
+	for _, c := range p.e.claims {
+		times = append(times, nanos(c.from, 1))
+	}
 	for id, w := range p.e.waiting {
 		for _, z := range w.shape.sizes {
 			if z.perNode == 0 || z.missing != "" {
 				continue
 			}
 			z.request = p.e.relax(z.request)
-			if f, sure := p.e.quick(w, z); sure && !reflect.DeepEqual(f, p.e.placeAnyhow(w, z)) {
-				t.Fatalf("%s is placed quickly on %+v, and by looking at all on %+v", id, f, p.e.placeAnyhow(w, z))
+			for _, before := range times {
+				f, sure := p.e.quickBeside(w, z, before)
+				mark := p.e.cluster.Mark()
+				p.e.fence(nil, before)
+				if all := p.e.placeAnyhow(w, z); sure && !reflect.DeepEqual(f, all) {
+					t.Fatalf("%s is placed quickly on %+v, and by looking at all on %+v", id, f, all)
+				}
+				p.e.cluster.Rollback(mark)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
@@ -11,43 +12,68 @@ import (
 // nothing to avoid and nothing warm. It goes down to the domain that place would
 // try first, and makes nothing on the way. Unless it is sure, place has to look
 // at the others.
-func (e *Engine) quick(w *waiter, z size) (f *found, sure bool) {
-	models := e.modelsFor(z.request)
-	if len(models) != 1 || w.shape.warmModel() != "" || e.cfg.Policy.NoTopology || !e.exact(&z.request, models[0]) {
+func (e *Engine) quick(w *waiter, z size) (f *found, sure bool) { return e.quickBeside(w, z, none) }
+
+// none is before the claims of all.
+const none = int64(math.MinInt64)
+
+// quickBeside is quick on what nobody has a claim to that begins before a time.
+func (e *Engine) quickBeside(w *waiter, z size, before int64) (f *found, sure bool) {
+	model, plain := e.plain(&z.request)
+	barred := before != none && len(e.closing) > 0 // nodes that will be out of use
+	if !plain || barred || w.shape.warmModel() != "" || e.cfg.Policy.NoTopology {
 		return nil, false
 	}
-	s := e.spotFor(z.request, models[0])
+	s := e.spotFor(z.request, model, before)
 	if s.place == nil {
 		return nil, s.none
 	}
-	end := e.now.Add(w.startup(false) + w.left(z, models[0])).UnixNano()
-	return &found{place: s.place, size: z, gpu: models[0], warm: w.shape.load == 0, end: end}, true
+	end := e.now.Add(w.startup(false) + w.left(z, model)).UnixNano()
+	return &found{place: s.place, size: z, gpu: model, warm: w.shape.load == 0, end: end}, true
 }
 
-// outline is all that decides where a request lies that the counts of domains
-// answer: many shapes have one.
+// plain requests are answered by the counts of the domains for one model.
+func (e *Engine) plain(r *request) (model string, is bool) {
+	models := e.modelsFor(*r)
+	if len(models) != 1 || !e.exact(r, models[0]) {
+		return "", false
+	}
+	return models[0], true
+}
+
+// outline is all that decides where a plain request lies, and why it does not:
+// many shapes have one.
 type outline struct {
 	members, perNode, require, narrowest int
 	model                                string
+	// fenced counts the claims that begin before some time: as the time is later,
+	// there are more of them, and none is left out.
+	fenced int
 }
 
-// spot is where the requests of an outline lie in a state of the cluster.
+// spot is where the requests of an outline lie in a state of the cluster, and
+// with the same claims, if there are some that are fenced.
 type spot struct {
-	version uint64
-	place   gang.Placement // nil where the best aim cannot be met in the first domain
-	none    bool           // no domain suffices
+	version, edition uint64
+	place            gang.Placement // nil where the best aim cannot be met in the first domain
+	none             bool           // no domain suffices
 }
 
 // maxSpots bounds those that are kept.
 const maxSpots = 1024
 
-func (e *Engine) spotFor(r request, model string) spot {
-	key := outline{r.members, r.perNode, r.require, r.narrowest, model}
+func (e *Engine) spotFor(r request, model string, before int64) spot {
+	key := outline{r.members, r.perNode, r.require, r.narrowest, model, e.claimsBefore(before)}
 	s, known := e.spots[key]
-	if known && s.version == e.cluster.Version() {
+	if known && s.version == e.cluster.Version() && (key.fenced == 0 || s.edition == e.edition) {
 		return s
 	}
+	version := e.cluster.Version()
+	mark := e.cluster.Mark()
+	e.fence(nil, before)
 	s = e.findSpot(r, model)
+	e.cluster.Rollback(mark)
+	s.version, s.edition = version, e.edition
 	if len(e.spots) >= maxSpots {
 		clear(e.spots)
 	}
@@ -55,8 +81,19 @@ func (e *Engine) spotFor(r request, model string) spot {
 	return s
 }
 
+// claimsBefore counts the claims that begin before a time.
+func (e *Engine) claimsBefore(before int64) int {
+	n := 0
+	for _, c := range e.claims {
+		if c.from < before {
+			n++
+		}
+	}
+	return n
+}
+
 func (e *Engine) findSpot(r request, model string) spot {
-	s := spot{version: e.cluster.Version()}
+	var s spot
 	c := choice{model: model}
 	if r.members == 1 {
 		if c.node = e.fullest(r.perNode, model); c.node != nil {

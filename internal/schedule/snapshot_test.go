@@ -74,9 +74,9 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 			derived: "cfg models shapes leaving elastic unknown limited decided round spots windowsTurn",
 			passing: "gained lessRoom overran ordered leaves head passed begun out scratch firsts heads left spare changed",
 		},
-		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed times stale closing"},
-		reflect.TypeFor[bay]():      {kept: "until", derived: "node after overlaid claimed dirty closed"},
-		reflect.TypeFor[claim]():    {kept: "owner run from until start at", derived: "idle"},
+		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed edition times stale closing"},
+		reflect.TypeFor[bay]():      {kept: "until", derived: "node after overlaid claimed stakes dirty closed"},
+		reflect.TypeFor[claim]():    {kept: "owner run from until start at", derived: "idle place"},
 		reflect.TypeFor[tier](): {
 			kept: "Tier piles credit first kept", derived: "rank over lines gangs running",
 			passing: "reserved candidates listed listedAt potential",
