@@ -61,7 +61,7 @@ func (ev Adopt) apply(e *Engine) error {
 	for i, member := range ev.Held {
 		e.sit(Seat{g.ID, g.Attempt, member}, seats[i])
 	}
-	if r.seats > 0 {
+	if r.left > 0 {
 		if newer == nil || newer.attempt < r.attempt {
 			e.runs[g.ID] = r
 		}
@@ -76,7 +76,7 @@ func (e *Engine) adopted(ev Adopt, w *waiter) *run {
 	z := w.shape.sized(ev.Placement)
 	r := &run{
 		id: w.ID, seq: w.Seq, attempt: w.Attempt, spec: w.Spec, tier: w.tier, tenant: w.tenant, shape: w.shape,
-		place: ev.Placement, size: z, began: ev.Began, ready: ev.Ready, done: w.Done, saved: w.Done,
+		place: ev.Placement, size: z, seats: make([]*seat, len(ev.Placement)), began: ev.Began, ready: ev.Ready, done: w.Done, saved: w.Done,
 		estimate: w.estimate, owed: ev.Owed,
 	}
 	if n := e.cluster.Node(ev.Placement[0].Node); n != nil {
@@ -130,7 +130,8 @@ func (e *Engine) sit(at Seat, s *seat) {
 	e.cluster.Take(s.node, s.gpus, s.need)
 	e.seats[at] = s
 	e.setUntil(s.node, s.gpus, s.run.end)
-	s.run.seats++
+	s.run.seats[at.Member] = s
+	s.run.left++
 	s.run.tenant.running += s.gpus.Count()
 	s.run.tier.running += s.gpus.Count()
 }

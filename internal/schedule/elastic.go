@@ -96,8 +96,7 @@ func (e *Engine) leaveNodes() {
 		if r.stop != nil || !e.saves(r) {
 			continue
 		}
-		for i := range r.place {
-			s := e.seats[Seat{r.id, r.attempt, i}]
+		for _, s := range r.seats {
 			if s == nil || !e.leaving[s.node.ID] {
 				continue
 			}

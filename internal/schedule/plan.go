@@ -84,7 +84,7 @@ func (e *Engine) sound(p *plan) bool {
 // leavesFor reports whether one who is to make room for a plan is there still: a
 // victim, or the gang itself at its old size.
 func (e *Engine) leavesFor(p *plan) bool {
-	return p.resizes && e.waiting[p.owner] == nil || slices.ContainsFunc(p.victims, func(v *run) bool { return v.seats > 0 })
+	return p.resizes && e.waiting[p.owner] == nil || slices.ContainsFunc(p.victims, func(v *run) bool { return v.left > 0 })
 }
 
 // roomy reports whether the nodes have the CPU and memory too. Once those have

@@ -33,8 +33,8 @@ func (e *Engine) findPotential(all []candidate) map[string][][]int {
 	}
 	clear(e.left)
 	for _, c := range all {
-		for i := range c.run.place {
-			if s := e.seats[Seat{c.run.id, c.run.attempt, i}]; s != nil {
+		for _, s := range c.run.seats {
+			if s != nil {
 				e.left[s.node.Index()] |= s.gpus
 			}
 		}

@@ -188,8 +188,7 @@ func (e *Engine) cheapest(w *waiter, z size, all []candidate) (best *victims, at
 func (e *Engine) byDomain(r request, model string, all []candidate, end int64) map[*cluster.Domain][]leaving {
 	out := make(map[*cluster.Domain][]leaving)
 	for _, c := range all {
-		for i := range c.run.place {
-			s := e.seats[Seat{c.run.id, c.run.attempt, i}]
+		for _, s := range c.run.seats {
 			if s == nil || s.node.Model != model || s.node.MemoryMiB < r.memoryMiB || s.node.Usable().Count() < r.perNode || !r.takes(s.node, cluster.Usable) {
 				continue
 			}
@@ -252,8 +251,8 @@ func (e *Engine) newVictims(w *waiter, runs []*run) *victims {
 
 // vacate frees, within a trial, what a run holds.
 func (e *Engine) vacate(r *run) {
-	for i := range r.place {
-		if s := e.seats[Seat{r.id, r.attempt, i}]; s != nil {
+	for _, s := range r.seats {
+		if s != nil {
 			e.cluster.Release(s.node, s.gpus, s.need)
 		}
 	}

@@ -517,6 +517,18 @@ func (p *player) checkUse(t *rapid.T) {
 			t.Fatalf("%s is said to be passed by those who run on %d GPUs, and is on %d", id, w.passed, passed[w])
 		}
 	}
+	for _, r := range p.e.ends {
+		left := 0
+		for i, s := range r.seats {
+			if s != p.e.seats[Seat{r.id, r.attempt, i}] {
+				t.Fatalf("member %d of %s is said to hold %+v", i, r.id, s)
+			}
+			left += btoi(s != nil)
+		}
+		if left != r.left || left == 0 {
+			t.Fatalf("%d members of %s are said to be left, and %d are", r.left, r.id, left)
+		}
+	}
 	if len(p.e.waiting) != len(p.waiting) || len(p.e.queue()) != len(p.waiting) {
 		t.Fatalf("%d gangs wait, %d in the order, want %d", len(p.e.waiting), len(p.e.queue()), len(p.waiting))
 	}

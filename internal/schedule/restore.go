@@ -131,7 +131,7 @@ func (x *restoration) runs() error {
 		e := x.e
 		of := &run{
 			id: r.ID, seq: r.Seq, attempt: r.Attempt, spec: r.Spec, tier: e.tier(r.Spec.Tier), tenant: e.tenant(r.Spec.Tenant), shape: sh,
-			place: r.Place, size: r.Size.size(), gpu: r.GPU, began: r.Began, ready: r.Ready, done: r.Done, rate: r.Rate,
+			place: r.Place, size: r.Size.size(), seats: make([]*seat, len(r.Place)), gpu: r.GPU, began: r.Began, ready: r.Ready, done: r.Done, rate: r.Rate,
 			saved: r.Saved, tellsSaves: r.TellsSaves, estimate: r.Estimate, end: r.End, owed: r.Owed, passing: r.Passing, at: len(e.ends),
 		}
 		if of.tier == nil {
@@ -163,6 +163,9 @@ func (x *restoration) seats() error {
 		taken := &seat{node: n, gpus: s.GPUs, need: s.Need}
 		if s.Run != nil {
 			taken.run = x.running[*s.Run]
+			if s.Seat.Member < 0 || s.Seat.Member >= len(taken.run.seats) {
+				return fmt.Errorf("member %d of gang %s, attempt %d: %w", s.Seat.Member, s.Seat.ID, s.Seat.Attempt, errPlace)
+			}
 			x.e.sit(s.Seat, taken)
 			continue
 		}

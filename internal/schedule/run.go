@@ -21,8 +21,9 @@ type run struct {
 	shape   *shape
 	place   gang.Placement
 	size    size
-	gpu     string // model
-	seats   int    // that are not released
+	gpu     string  // model
+	seats   []*seat // by member; nil where it is released, or was never known
+	left    int     // seats that are held
 
 	began time.Time
 	// ready is when it is expected to run, done what it had then, rate what it
@@ -63,7 +64,7 @@ type seat struct {
 func (e *Engine) start(w *waiter, f *found) {
 	r := &run{
 		id: w.ID, seq: w.Seq, attempt: w.Attempt, spec: w.Spec, tier: w.tier, tenant: w.tenant, shape: w.shape,
-		place: f.place, size: f.size, gpu: f.gpu, seats: len(f.place),
+		place: f.place, size: f.size, gpu: f.gpu, seats: make([]*seat, len(f.place)), left: len(f.place),
 		began: e.now, ready: e.now.Add(w.startup(f.warm)), done: w.Done, saved: w.Done,
 		rate: w.shape.speedOn(f.gpu) / f.size.slower, estimate: w.estimate, owed: w.phase != byShare,
 	}
@@ -76,7 +77,8 @@ func (e *Engine) start(w *waiter, f *found) {
 		}
 		n.Heat(w.Spec.Model, gpus)
 		e.cluster.Take(n, gpus, w.Spec.MemberNeed)
-		e.seats[Seat{w.ID, w.Attempt, i}] = &seat{r, n, gpus, w.Spec.MemberNeed}
+		r.seats[i] = &seat{r, n, gpus, w.Spec.MemberNeed}
+		e.seats[Seat{w.ID, w.Attempt, i}] = r.seats[i]
 		e.setUntil(n, gpus, r.end)
 	}
 	if w.phase == byMinShare {
@@ -108,7 +110,8 @@ func (e *Engine) release(at Seat, s *seat) {
 	}
 	r.tenant.running -= s.gpus.Count()
 	r.tier.running -= s.gpus.Count()
-	if r.seats--; r.seats > 0 {
+	r.seats[at.Member] = nil
+	if r.left--; r.left > 0 {
 		return
 	}
 	if len(r.spec.Elastic) > 0 {
@@ -151,8 +154,8 @@ func (r *run) expectedEnd() time.Time {
 
 // holdUntil notes when the GPUs of a run should be free.
 func (e *Engine) holdUntil(r *run, end time.Time) {
-	for i := range r.place {
-		if s := e.seats[Seat{r.id, r.attempt, i}]; s != nil {
+	for _, s := range r.seats {
+		if s != nil {
 			e.setUntil(s.node, s.gpus, end)
 		}
 	}

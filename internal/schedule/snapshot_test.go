@@ -96,7 +96,7 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 		},
 		reflect.TypeFor[run](): {
 			kept:    "id seq attempt spec shape place size gpu began ready done rate saved tellsSaves estimate end owed passing behind stop plan",
-			derived: "tier tenant seats at",
+			derived: "tier tenant seats left at",
 		},
 		reflect.TypeFor[seat]():  {kept: "run node gpus need"},
 		reflect.TypeFor[plan]():  {kept: "owner resizes found victims by tenant more", derived: "at"},
