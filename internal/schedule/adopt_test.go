@@ -20,7 +20,9 @@ func (p *player) TakeOver(t *rapid.T) {
 		all = append(all, NodeSet{p.e.seen(n)})
 	}
 	for _, w := range p.e.windows {
-		all = append(all, WindowSet{w})
+		if w.Until.After(p.now) {
+			all = append(all, WindowSet{w})
+		}
 	}
 	for _, id := range p.running() {
 		all = append(all, p.adoptions(id)...)

@@ -16,7 +16,7 @@ import (
 // Window plans maintenance, of a few nodes, a domain or all.
 func (p *player) Window(t *rapid.T) {
 	from := p.now.Add(time.Duration(rapid.IntRange(-60, 900).Draw(t, "from")) * time.Second)
-	w := Window{Name: fmt.Sprint("w", rapid.IntRange(0, 3).Draw(t, "window")), From: from, Until: from.Add(time.Duration(rapid.IntRange(90, 900).Draw(t, "long")) * time.Second)}
+	w := Window{Name: fmt.Sprint("w", rapid.IntRange(0, 3).Draw(t, "window")), From: from, Until: from.Add(time.Duration(rapid.IntRange(100, 900).Draw(t, "long")) * time.Second)}
 	switch what := rapid.IntRange(0, 4).Draw(t, "of"); {
 	case what < 3:
 		for range what + 1 {
