@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gangd/gangd/internal/cluster"
 	"github.com/gangd/gangd/internal/gang"
 )
 
@@ -17,6 +18,7 @@ const protected = 2 * time.Second
 var preemptionStories = []story{
 	{"an interactive gang starts on a cluster full of background work", (*testCluster).makesRoom},
 	{"an elastic gang shrinks to make room, and both run", (*testCluster).shrinks},
+	{"a gang that would run into maintenance waits", (*testCluster).maintenance},
 	{"a gang that is held waits, and gangs change their places", (*testCluster).wishes},
 }
 
@@ -119,6 +121,33 @@ func (c *testCluster) makesRoom() {
 		c.reaches(each, 2*patience, gang.Succeeded)
 	}
 	c.chargedRightly()
+}
+
+func (c *testCluster) maintenance() {
+	c.contains(c.run("gangd", "maintenance", "power", "-all", "-from", "1m", "-until", "1h"), "power", "the whole cluster")
+	id := c.submit(gangFile("long", shape(8, 8, `estimate = "10m"`), paced(50*time.Millisecond)))
+	c.eventually(patience, "it waits for the window", func() string {
+		if o := c.explained(id); o.Code != gang.CodeMaintenance {
+			return fmt.Sprintf("%s, %s: %s", o.State, o.Code, o.Reason)
+		}
+		return ""
+	})
+	text := c.run("gangd", "explain", string(id))
+	c.contains(text, "maintenance window power begins there in")
+	c.t.Logf("gangd explain %s\n%s", id, text)
+	c.contains(c.run("gangd", "maintenance", "power", "-delete"), "No maintenance is planned.")
+	c.reaches(id, patience, gang.Succeeded)
+	c.run("gangd", "maintenance", "now", "-node", "client-0", "-until", "1h")
+	c.eventually(patience, "the node is under maintenance", func() string {
+		for _, n := range c.nodes() {
+			if n.Name == "client-0" && n.State != cluster.NodeMaintenance {
+				return fmt.Sprintf("%s: %s", n.State, n.Why)
+			}
+		}
+		return ""
+	})
+	c.t.Logf("gangd nodes\n%s", c.run("gangd", "nodes"))
+	c.run("gangd", "maintenance", "now", "-delete")
 }
 
 // isRecorded: the agent's recording tells of one that was stopped for another.

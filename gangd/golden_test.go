@@ -71,7 +71,7 @@ func compare(t *testing.T, name, got string) {
 }
 
 func TestQuestions(t *testing.T) {
-	address := start(t, &world{gangs: testGangs(), nodes: testCluster(), shares: testShares()})
+	address := start(t, &world{gangs: testGangs(), nodes: testCluster(), shares: testShares(), windows: testWindows()})
 	for name, args := range map[string]string{
 		"status":               "status",
 		"status-running":       "status sea",
@@ -97,6 +97,14 @@ func TestQuestions(t *testing.T) {
 		"reorder-before":       "reorder lake-0a1b2 -before lake-0a1bv",
 		"reorder-last":         "reorder -last lake-0a1b2",
 		"reorder-two":          "reorder -last -first lake-0a1b2",
+		"maintenance":          "maintenance",
+		"maintenance-json":     "maintenance -json",
+		"maintenance-no-node":  "maintenance rack -until 4h",
+		"maintenance-no-until": "maintenance rack -all",
+		"maintenance-when":     "maintenance rack -all -until tomorrow",
+		"maintenance-no-name":  "maintenance -all -until 4h",
+		"maintenance-domain":   "maintenance rack -domain l3 -until 4h",
+		"maintenance-backward": "maintenance rack -all -from 2h -until 2020-01-01T00:00:00Z",
 		"shares":               "shares",
 		"shares-json":          "shares -json",
 		"nodes":                "nodes",
@@ -118,6 +126,33 @@ func TestQuestions(t *testing.T) {
 			code, out, errOut := play(t.Context(), s)
 			compare(t, name, transcript(s, code, out, errOut))
 		})
+	}
+}
+
+func testWindows() []gang.WindowStatus {
+	at := func(d time.Duration) int64 { return gang.Millis(clock.Add(d)) }
+	return []gang.WindowStatus{
+		{Window: gang.Window{Version: 1, Name: "now", From: at(-time.Hour), Until: at(time.Hour), Nodes: []string{"7f0a"}}, NodeNames: []string{"dgx-07"}},
+		{Window: gang.Window{Version: 1, Name: "rack-3", From: at(5 * time.Hour), Until: at(9 * time.Hour), Level: "leaf", Domain: "l3"}},
+		{Window: gang.Window{Version: 1, Name: "power", From: at(50 * time.Hour), Until: at(60 * time.Hour)}},
+	}
+}
+
+// A window is planned, and called off.
+func TestMaintenance(t *testing.T) {
+	w := &world{}
+	address := start(t, w)
+	for _, c := range []struct {
+		golden string
+		args   []string
+	}{
+		{"maintenance-plan", []string{"maintenance", "rack", "-node", "dgx-01", "-node", "dgx-02", "-from", "30m", "-until", "4h"}},
+		{"maintenance-delete", []string{"maintenance", "rack", "-delete"}},
+		{"maintenance-none", []string{"maintenance", "rack", "-delete"}},
+	} {
+		s := session{args: c.args, address: address}
+		code, out, errOut := play(t.Context(), s)
+		compare(t, c.golden, transcript(s, code, out, errOut))
 	}
 }
 

@@ -82,7 +82,7 @@ func help(commands map[string]cli.CommandFactory) string {
 func commands(ctx context.Context, t *terminal) map[string]cli.CommandFactory {
 	factories := map[string]cli.CommandFactory{}
 	for _, c := range []*command{
-		agentCommand(t), cancelCommand(t), explainCommand(t), holdCommand(t), nodesCommand(t), releaseCommand(t), reorderCommand(t),
+		agentCommand(t), cancelCommand(t), explainCommand(t), holdCommand(t), maintenanceCommand(t), nodesCommand(t), releaseCommand(t), reorderCommand(t),
 		sharesCommand(t), simCommand(t), statusCommand(t), submitCommand(t), traceCommand(t), versionCommand(t),
 	} {
 		c.ctx, c.terminal = ctx, t

@@ -30,9 +30,10 @@ func after(d time.Duration) int64 { return gang.Millis(epoch.Add(d)) }
 
 // world is a scheduler whose gangs go through what a test lays down.
 type world struct {
-	gangs  []gang.Status
-	nodes  []cluster.NodeStatus
-	shares gang.Shares
+	gangs   []gang.Status
+	nodes   []cluster.NodeStatus
+	shares  gang.Shares
+	windows []gang.WindowStatus
 	// life is what happens to a gang that is submitted, by its name.
 	life   map[string][]gang.Status
 	refuse error
@@ -137,6 +138,24 @@ func (w *world) Outlook(_ context.Context, id gang.ID) (gang.Outlook, error) {
 }
 
 func (w *world) Shares(context.Context) (gang.Shares, error) { return w.shares, nil }
+
+func (w *world) Windows(context.Context) ([]gang.WindowStatus, error) { return w.windows, nil }
+
+func (w *world) PlanWindow(_ context.Context, of gang.Window) error {
+	if err := of.Validate(); err != nil {
+		return err
+	}
+	w.windows = append(w.windows, gang.WindowStatus{Window: of, NodeNames: of.Nodes})
+	return nil
+}
+
+func (w *world) CallWindowOff(_ context.Context, name string) error {
+	if len(w.windows) == 0 {
+		return fmt.Errorf("call maintenance window %q off: %w", name, gang.ErrNoWindow)
+	}
+	w.windows = nil
+	return nil
+}
 
 func (w *world) Gangs(_ context.Context, want gang.Selection) (list []gang.Status, total int, err error) {
 	for _, g := range w.gangs {

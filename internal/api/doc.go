@@ -12,6 +12,7 @@
 //	POST /v1/gangs/{id}/reorder    {"before": "ID"}, {"to": "first"} or {"to": "last"}, among those of its tenant and tier
 //	GET  /v1/shares                tenants and tiers: what they have, want and are entitled to
 //	GET  /v1/cluster               nodes and their GPUs; ?node= (repeatable)
+//	GET  /v1/maintenance           windows that are planned; PUT and DELETE /v1/maintenance/{name} plan one, or call it off
 //	GET  /healthz /readyz /metrics
 //
 // An agent that does not lead forwards everything below /v1 to the leader,

@@ -88,6 +88,8 @@ func problemOf(err error) *problem {
 	case errors.As(err, &tooLarge):
 		return &problem{status: http.StatusRequestEntityTooLarge, code: "too_large",
 			message: fmt.Sprintf("the body is larger than %d bytes: put large input into the blob store, or submit in parts", tooLarge.Limit)}
+	case errors.Is(err, gang.ErrNoWindow):
+		return &problem{status: http.StatusNotFound, code: CodeNotFound, param: "name", message: err.Error()}
 	case errors.Is(err, gang.ErrNotFound):
 		return &problem{status: http.StatusNotFound, code: CodeNotFound, param: "id", message: err.Error()}
 	case errors.Is(err, gang.ErrNotWaiting):

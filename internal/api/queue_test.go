@@ -34,6 +34,14 @@ func TestWishesOfGangsThatWait(t *testing.T) {
 		{"GET", "/v1/gangs/sea-00000000/explain", "", 200, ""},
 		{"GET", "/v1/gangs/moon-00000000/explain", "", 404, CodeNotFound},
 		{"GET", "/v1/shares", "", 200, ""},
+		{"GET", "/v1/maintenance", "", 200, ""},
+		{"PUT", "/v1/maintenance/night", `{"from_ms":1,"until_ms":2,"nodes":["n"]}`, 200, ""},
+		{"PUT", "/v1/maintenance/night", `{"name":"day","from_ms":1,"until_ms":2}`, 400, "invalid_parameter"},
+		{"PUT", "/v1/maintenance/night", `{"from":1}`, 400, CodeUnreadable},
+		{"PUT", "/v1/maintenance/night", `{"from_ms":2,"until_ms":1}`, 422, "refused"},
+		{"DELETE", "/v1/maintenance/night", "", 200, ""},
+		{"DELETE", "/v1/maintenance/night", "", 404, CodeNotFound},
+		{"POST", "/v1/maintenance/night", "", 405, "method_not_allowed"},
 	} {
 		answer, body := call(t, c.method, url+c.path, "application/json", c.body)
 		code := ""

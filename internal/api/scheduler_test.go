@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,14 +23,15 @@ import (
 // scheduler is one in memory: a list of gangs, and an error for each call
 // that is to fail.
 type scheduler struct {
-	mu     sync.Mutex
-	gangs  []gang.Status
-	nodes  []cluster.NodeStatus
-	moved  []string // what was asked to be reordered
-	watch  chan gang.Status
-	fail   error
-	leader string
-	follow bool
+	mu      sync.Mutex
+	gangs   []gang.Status
+	nodes   []cluster.NodeStatus
+	moved   []string // what was asked to be reordered
+	watch   chan gang.Status
+	windows []gang.WindowStatus
+	fail    error
+	leader  string
+	follow  bool
 	// Submit sends on arrived and waits until hold is closed, where they are
 	// set.
 	arrived, hold chan struct{}
@@ -107,6 +109,25 @@ func (s *scheduler) Outlook(ctx context.Context, id gang.ID) (gang.Outlook, erro
 
 func (s *scheduler) Shares(context.Context) (gang.Shares, error) {
 	return gang.Shares{Capacity: 16, Tenants: []gang.TenantShare{{Name: "a"}}}, s.fail
+}
+
+func (s *scheduler) Windows(context.Context) ([]gang.WindowStatus, error) { return s.windows, s.fail }
+
+func (s *scheduler) PlanWindow(_ context.Context, w gang.Window) error {
+	if err := w.Validate(); err != nil {
+		return err
+	}
+	s.windows = append(s.windows, gang.WindowStatus{Window: w})
+	return s.fail
+}
+
+func (s *scheduler) CallWindowOff(_ context.Context, name string) error {
+	kept := slices.DeleteFunc(slices.Clone(s.windows), func(w gang.WindowStatus) bool { return w.Name == name })
+	if len(kept) == len(s.windows) {
+		return fmt.Errorf("call %s off: %w", name, gang.ErrNoWindow)
+	}
+	s.windows = kept
+	return s.fail
 }
 
 func (s *scheduler) Gangs(_ context.Context, want gang.Selection) (list []gang.Status, total int, err error) {

@@ -38,7 +38,7 @@ const (
 )
 
 // Scheduler is what the API needs of the agent. Its errors decide the answer:
-// gang.ErrNotFound, gang.ErrNotLeading, gang.ErrOutcomeUnknown, gang.ErrOverloaded,
+// gang.ErrNotFound, gang.ErrNoWindow, gang.ErrNotLeading, gang.ErrOutcomeUnknown, gang.ErrOverloaded,
 // gang.ErrNotNow and *gang.RefusedError are told apart, all others are the server's fault.
 type Scheduler interface {
 	// Submit accepts all gangs or none, and returns once that is durable.
@@ -57,6 +57,12 @@ type Scheduler interface {
 	// specifications, up to the limit. Total counts all that match.
 	Gangs(ctx context.Context, want gang.Selection) (gangs []gang.Status, total int, err error)
 	Nodes(ctx context.Context) ([]cluster.NodeStatus, error)
+	// Windows lists maintenance windows by their beginning. PlanWindow plans one, or
+	// another than before under its name. The error of CallWindowOff wraps
+	// gang.ErrNoWindow where there is none of that name.
+	Windows(ctx context.Context) ([]gang.WindowStatus, error)
+	PlanWindow(ctx context.Context, w gang.Window) error
+	CallWindowOff(ctx context.Context, name string) error
 	// Watch sends the present status, then the latest one after each change,
 	// and closes the channel after a terminal one, when ctx ends, or when this
 	// agent can no longer tell.
@@ -190,6 +196,9 @@ func (s *Server) routes(exposition http.Handler) http.Handler {
 		route{"POST", "/v1/gangs/{id}/reorder", s.reorder},
 		route{"GET", "/v1/cluster", s.cluster},
 		route{"GET", "/v1/shares", s.shares},
+		route{"GET", "/v1/maintenance", s.windows},
+		route{"PUT", "/v1/maintenance/{name}", s.planWindow},
+		route{"DELETE", "/v1/maintenance/{name}", s.callWindowOff},
 	)
 	add(s.stream,
 		route{"GET", "/v1/gangs/{id}/events", s.events},

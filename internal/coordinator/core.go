@@ -21,6 +21,7 @@ type Core struct {
 	nodes  map[string]*node
 	// accounts are what was charged to tenants, by name.
 	accounts map[string]*account
+	windows  map[string]*window
 	// waited are the last waits of each tier.
 	waited map[string]*waits
 	// shown are the nodes by the UUIDs that Nomad shows of their GPUs, and
@@ -58,6 +59,7 @@ type Core struct {
 
 	touchedGangs    []*entry
 	touchedAccounts []*account
+	touchedWindows  []*window
 	touchedLanes    []*lane
 	out             Effects
 }
@@ -175,6 +177,7 @@ func NewCore(cfg Config) *Core {
 		lanes:     make(map[gang.LaneID]*lane),
 		nodes:     make(map[string]*node),
 		accounts:  make(map[string]*account),
+		windows:   make(map[string]*window),
 		waited:    make(map[string]*waits),
 		shown:     make(map[string][]*node),
 		holders:   make(map[string]*lane),
@@ -213,6 +216,10 @@ func (c *Core) dispatch(in Input) {
 		c.hold(in)
 	case ReorderRequest:
 		c.reorder(in)
+	case WindowRequest:
+		c.planWindow(in)
+	case WindowGoneRequest:
+		c.callWindowOff(in)
 	case NodesListed, NodeChanged, NodeRemoved, Inventory, DriverUp, DriverDown, HostSilent, HostHeard:
 		c.observeNode(in)
 	case LaneJobsListed, LaneJobChanged, LaneJobRemoved, LaneBlocked, LaneOpened, LanePurged:
@@ -350,6 +357,14 @@ func (c *Core) touchedChanges() []gang.Change {
 		a.touched = false
 		changes = append(changes, gang.Change{Key: gang.AccountKey(a.rec.Tenant), Value: gang.Encode(&a.rec)})
 	}
+	for _, w := range c.touchedWindows {
+		w.touched = false
+		change := gang.Change{Key: gang.WindowKey(w.rec.Name)}
+		if !w.gone {
+			change.Value = gang.Encode(&w.rec)
+		}
+		changes = append(changes, change)
+	}
 	for _, l := range c.touchedLanes {
 		l.touched = false
 		change := gang.Change{Key: gang.LaneKey(l.rec.Node, l.rec.ID)}
@@ -359,6 +374,7 @@ func (c *Core) touchedChanges() []gang.Change {
 		changes = append(changes, change)
 	}
 	c.touchedGangs, c.touchedAccounts, c.touchedLanes = c.touchedGangs[:0], c.touchedAccounts[:0], c.touchedLanes[:0]
+	c.touchedWindows = c.touchedWindows[:0]
 	return changes
 }
 

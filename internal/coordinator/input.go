@@ -15,6 +15,7 @@ type Restored struct {
 	Lanes []*gang.Lane
 	// Accounts are those of all tenants that were charged.
 	Accounts []*gang.Account
+	Windows  []*gang.Window
 }
 
 // SubmitRequest asks for gangs to be accepted, all or none. Random makes their

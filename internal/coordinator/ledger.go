@@ -29,7 +29,7 @@ func (c *Core) charge(l *lane) {
 	if l.rec.Charged || l.rec.Held == 0 {
 		return
 	}
-	if len(c.touchedGangs)+len(c.touchedAccounts)+len(c.touchedLanes) > gang.MaxBatch-3 {
+	if len(c.touchedGangs)+len(c.touchedAccounts)+len(c.touchedWindows)+len(c.touchedLanes) > gang.MaxBatch-3 {
 		c.cut() // what is written for one lane must not be parted
 	}
 	l.rec.Charged = true

@@ -67,6 +67,23 @@ func (l *Loop) Reorder(ctx context.Context, id, before gang.ID, last bool) (gang
 	return l.requestOne(ctx, func(reply int) Input { return ReorderRequest{ID: id, Before: before, Last: last, Reply: reply} })
 }
 
+// Windows lists the maintenance windows that are planned, by their beginning.
+func (l *Loop) Windows(ctx context.Context) ([]gang.WindowStatus, error) {
+	return ask(ctx, l, (*Core).windowStatuses)
+}
+
+// PlanWindow plans a maintenance window, or another than before under its name.
+func (l *Loop) PlanWindow(ctx context.Context, w gang.Window) error {
+	_, err := l.request(ctx, func(reply int) Input { return WindowRequest{Window: w, Reply: reply} })
+	return err
+}
+
+// CallWindowOff ends a maintenance window, or one that was to be.
+func (l *Loop) CallWindowOff(ctx context.Context, name string) error {
+	_, err := l.request(ctx, func(reply int) Input { return WindowGoneRequest{Name: name, Reply: reply} })
+	return err
+}
+
 // Outlook returns a gang with what is to be expected of it.
 func (l *Loop) Outlook(ctx context.Context, id gang.ID) (gang.Outlook, error) {
 	found, err := ask(ctx, l, func(c *Core) *gang.Outlook {

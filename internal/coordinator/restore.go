@@ -42,6 +42,7 @@ func (c *Core) restore(in Restored) {
 	}
 	slices.SortStableFunc(c.ended, func(a, b *entry) int { return cmp.Compare(a.rec.Times.Ended, b.rec.Times.Ended) })
 	c.forgetEnded()
+	c.restoreWindows(in.Windows)
 	for _, rec := range in.Accounts {
 		c.accounts[rec.Tenant] = &account{rec: *rec}
 	}

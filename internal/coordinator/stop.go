@@ -376,6 +376,7 @@ func (c *Core) tick() {
 	c.tryNodesAgain()
 	c.refresh(c.faults.forget(c.now))
 	c.deadlines()
+	c.endWindows()
 	c.passTime()
 }
 

@@ -61,7 +61,7 @@ func (l *Loop) load(ctx context.Context, held Term) (inheritance, error) {
 
 func (l *Loop) read(ctx context.Context) (inheritance, error) {
 	var all []KV
-	for _, prefix := range []string{"gangs/", "specs/", "lanes/", "ledger/"} {
+	for _, prefix := range []string{"gangs/", "specs/", "lanes/", "ledger/", "maintenance/"} {
 		kvs, err := l.cfg.Store.Load(ctx, prefix)
 		if err != nil {
 			return inheritance{}, fmt.Errorf("take over: %w", err)
@@ -130,6 +130,12 @@ func (h *inheritance) take(kv KV) error {
 		a, err := gang.DecodeAccount(kv.Key, kv.Value)
 		if err == nil {
 			h.Accounts = append(h.Accounts, a)
+		}
+		return err
+	case "maintenance":
+		w, err := gang.DecodeWindow(kv.Key, kv.Value)
+		if err == nil {
+			h.Windows = append(h.Windows, w)
 		}
 		return err
 	default:
