@@ -74,7 +74,8 @@ type Engine struct {
 	scratch []opening
 	firsts  []int64
 	heads   heads
-	left    []cluster.Mask
+	// reclaim is what could be freed for a gang that asks for its guarantee.
+	reclaim potential
 	// looked are the gangs whose codes are to be found anew, limited the tenants
 	// that have a cap.
 	looked  []*waiter

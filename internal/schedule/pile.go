@@ -189,9 +189,8 @@ func (e *Engine) despair(p *pile) {
 	if p.shape.failed != e.room || !e.preempts(p.tier) || p.shape.futile[p.tier] == e.stand() {
 		return
 	}
-	all := e.below(p.tier)
 	for _, z := range p.shape.sizes {
-		if z.perNode > 0 && z.missing == "" && e.mayFree(p.tier, z, all) {
+		if z.perNode > 0 && z.missing == "" && e.mayFree(p.tier, z) {
 			return
 		}
 	}

@@ -70,14 +70,13 @@ func (e *Engine) preempt(w *waiter, sizes []size) bool {
 	if !e.mayPreempt(w) || e.futile(w) || !e.mayPlan() {
 		return false
 	}
-	all := e.candidates(w)
-	guaranteed := w.tenant.Guaranteed > 0 && e.withinGuarantee(w)
+	from := e.stoppable(w)
 	for _, z := range sizes {
 		z.request = e.relax(z.request)
-		if z.perNode == 0 || z.missing != "" || len(all) == 0 || !guaranteed && !e.mayFree(w.tier, z, all) {
+		if z.perNode == 0 || z.missing != "" || !from.any() {
 			continue
 		}
-		if v, f := e.cheapest(w, z, all); f != nil {
+		if v, f := e.cheapest(w, z, from); f != nil {
 			e.carryOut(w, f, v)
 			return true
 		}
@@ -117,15 +116,47 @@ func (e *Engine) carryOut(w *waiter, f *found, v *victims) {
 	}
 }
 
-// candidates lists who may be stopped for a gang, cheapest first.
-func (e *Engine) candidates(w *waiter) []candidate {
+// stoppable is who may be stopped for a gang: those below its tier, or those who
+// are to give back what is guaranteed to its tenant.
+type stoppable struct {
+	e    *Engine
+	tier *tier
+	// borrowers are the latter, back what their end would make room for.
+	borrowers []candidate
+	back      *potential
+}
+
+func (e *Engine) stoppable(w *waiter) stoppable {
+	s := stoppable{e: e, tier: w.tier}
 	if w.tenant.Guaranteed == 0 || !e.withinGuarantee(w) {
-		return e.below(w.tier)
+		return s
 	}
-	return e.findCandidates(w.tier, func(r *run) bool {
+	s.borrowers = e.findCandidates(w.tier, func(r *run) bool {
 		lower := r.tier.Priority < w.tier.Priority && !r.owed // what a tier is owed is not taken by those above
 		return r.tenant != w.tenant && (lower || r.tier.Priority == w.tier.Priority) && r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
 	})
+	s.back = &e.reclaim
+	e.findPotential(s.back, s.borrowers)
+	return s
+}
+
+// any reports whether there is somebody, or was when a potential was found.
+func (s stoppable) any() bool {
+	return s.back == nil && s.tier.potential.decision == s.e.decision || len(s.candidates()) > 0
+}
+
+func (s stoppable) candidates() []candidate {
+	if s.back != nil {
+		return s.borrowers
+	}
+	return s.e.below(s.tier)
+}
+
+func (s stoppable) potential() *potential {
+	if s.back != nil {
+		return s.back
+	}
+	return s.e.potentialOf(s.tier)
 }
 
 // below lists who may be stopped for gangs of a tier: it is the same for all of
@@ -152,41 +183,47 @@ func (e *Engine) findCandidates(t *tier, borrowed func(*run) bool) []candidate {
 			out = append(out, candidate{r, loss})
 		}
 	}
-	slices.SortFunc(out, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.loss, b.loss), -a.run.began.Compare(b.run.began), cmp.Compare(a.run.seq, b.run.seq))
-	})
 	return out
 }
 
 // cheapest weighs the domains one by one: victims that are spread over several
 // free as much, and help nobody.
-func (e *Engine) cheapest(w *waiter, z size, all []candidate) (best *victims, at *found) {
+func (e *Engine) cheapest(w *waiter, z size, from stoppable) (best *victims, at *found) {
+	end := e.latest(w, z, w.tier.Grace)
 	for _, model := range e.modelsFor(z.request) {
-		in := e.byDomain(z.request, model, all, e.latest(w, z, w.tier.Grace))
-		e.descend(e.cluster.Root(), -1, z.require, func(d *cluster.Domain) bool {
-			return d.NodesWith(cluster.Usable, model, z.perNode) >= z.members
-		}, func(d *cluster.Domain) {
+		domains := e.clearable(from.potential(), z, model)
+		if len(domains) == 0 {
+			continue
+		}
+		in := e.byDomain(z.request, model, domains, from.candidates(), end)
+		for _, d := range domains {
 			if len(in[d]) == 0 {
-				return
+				continue
 			}
-			s := e.newSearch(z, d, model, in[d], e.latest(w, z, w.tier.Grace))
+			s := e.newSearch(z, d, model, in[d], end)
 			v := s.victims(best)
 			if v == nil || !v.better(best) {
-				return
+				continue
 			}
 			if v, f := e.proven(w, z, v); f != nil && v.better(best) {
 				best, at = v, f
 			}
-		})
+		}
 	}
 	return best, at
 }
 
-// byDomain parts what candidates would leave, on nodes that would do, by the
-// domains of the level that is required. Nodes that will be out of use before an
-// end would not do.
-func (e *Engine) byDomain(r request, model string, all []candidate, end int64) map[*cluster.Domain][]leaving {
-	out := make(map[*cluster.Domain][]leaving)
+// byDomain parts what candidates would leave, on nodes that would do, by those of
+// the domains of the level that is required that are looked at: cheapest first.
+// Nodes that will be out of use before an end would not do.
+func (e *Engine) byDomain(r request, model string, domains []*cluster.Domain, all []candidate, end int64) map[*cluster.Domain][]leaving {
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.loss, b.loss), -a.run.began.Compare(b.run.began), cmp.Compare(a.run.seq, b.run.seq))
+	})
+	out := make(map[*cluster.Domain][]leaving, len(domains))
+	for _, d := range domains {
+		out[d] = nil
+	}
 	for _, c := range all {
 		for _, s := range c.run.seats {
 			if s == nil || s.node.Model != model || s.node.MemoryMiB < r.memoryMiB || s.node.Usable().Count() < r.perNode || !r.takes(s.node, cluster.Usable) {
@@ -200,7 +237,9 @@ func (e *Engine) byDomain(r request, model string, all []candidate, end int64) m
 			if r.require >= 0 {
 				d = s.node.Domain(r.require)
 			}
-			out[d] = append(out[d], leaving{c, s.node, gpus, s.need})
+			if in, is := out[d]; is {
+				out[d] = append(in, leaving{c, s.node, gpus, s.need})
+			}
 		}
 	}
 	return out

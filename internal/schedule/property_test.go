@@ -480,6 +480,7 @@ func (p *player) Check(t *rapid.T) {
 		t.Fatalf("the engine has the seats %v, want %v", seats, p.held)
 	}
 	p.checkQuick(t)
+	p.checkPotential(t)
 	p.checkUse(t)
 	p.checkPlans(t)
 	p.checkWindows(t)
@@ -568,6 +569,31 @@ func (p *player) checkQuick(t *rapid.T) {
 					t.Fatalf("%s is placed quickly on %+v, and by looking at all on %+v", id, f, all)
 				}
 				p.e.cluster.Rollback(mark)
+			}
+		}
+	}
+}
+
+// checkPotential: where the end of all who may be stopped frees enough is looked
+// at for victims.
+func (p *player) checkPotential(t *rapid.T) {
+	e := p.e
+	for id, w := range e.waiting {
+		from := e.stoppable(w)
+		for _, z := range w.shape.sizes {
+			if z.perNode == 0 || z.missing != "" {
+				continue
+			}
+			end := e.latest(w, z, w.tier.Grace)
+			for _, model := range e.modelsFor(z.request) {
+				var all []*cluster.Domain
+				e.descend(e.cluster.Root(), -1, z.require, func(*cluster.Domain) bool { return true }, func(d *cluster.Domain) { all = append(all, d) })
+				looked := e.clearable(from.potential(), z, model)
+				for d, in := range e.byDomain(z.request, model, all, from.candidates(), end) {
+					if s := e.newSearch(z, d, model, in, end); !slices.Contains(looked, d) && s.enough(allOf(len(s.cands))) {
+						t.Fatalf("%s would have room in %q if all were stopped, and that is not seen\n%s", id, d.Name, p.story())
+					}
+				}
 			}
 		}
 	}
