@@ -15,7 +15,7 @@ type Cluster struct {
 	byID   map[string]*Node
 	root   *Domain
 	models []string
-	memory map[string]int // least memory of a GPU, by model
+	memory []int // least memory of a GPU, by model as models has them
 	spots  int
 	// most is the greatest need for each GPU that was expected, tight counts the
 	// nodes of each model that it may exhaust.
@@ -61,20 +61,25 @@ func (c *Cluster) Models() []string { return c.models }
 
 // LeastMemory is the memory that each node of a model has on its GPUs, or more,
 // in MiB.
-func (c *Cluster) LeastMemory(model string) int { return c.memory[model] }
+func (c *Cluster) LeastMemory(model string) int {
+	if i := slices.Index(c.models, model); i >= 0 {
+		return c.memory[i]
+	}
+	return 0
+}
 
 func (c *Cluster) findModels() {
-	c.models, c.memory = c.models[:0], make(map[string]int)
+	c.models, c.memory = c.models[:0], c.memory[:0]
 	for _, n := range c.nodes {
 		if n.Model == "" {
 			continue
 		}
-		least, known := c.memory[n.Model]
-		if !known {
-			c.models = append(c.models, n.Model)
-			least = n.MemoryMiB
+		i := slices.Index(c.models, n.Model)
+		if i < 0 {
+			i = len(c.models)
+			c.models, c.memory = append(c.models, n.Model), append(c.memory, n.MemoryMiB)
 		}
-		c.memory[n.Model] = min(least, n.MemoryMiB)
+		c.memory[i] = min(c.memory[i], n.MemoryMiB)
 	}
 }
 

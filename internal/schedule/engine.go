@@ -80,6 +80,7 @@ type Engine struct {
 	// that have a cap.
 	looked  []*waiter
 	spots   map[outline]spot
+	codes   map[outline]codeOf
 	spare   []*waiter
 	changed []*waiter
 	limited []*tenant
@@ -110,6 +111,7 @@ func New(c Config) *Engine {
 		leaving: make(map[string]bool),
 		shut:    make(map[string]*cluster.Spec),
 		spots:   make(map[outline]spot),
+		codes:   make(map[outline]codeOf),
 		room:    1,
 	}
 	for _, t := range c.Tiers {

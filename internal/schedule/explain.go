@@ -18,8 +18,31 @@ type shortage struct {
 	nodes  int // with enough free GPUs there
 }
 
-// code finds in one word why a request that does not fit does not.
-func (e *Engine) code(r request) gang.Code { return e.shortage(r).code }
+// code finds in one word why a request that does not fit does not: for plain ones
+// of an outline it is the same word.
+func (e *Engine) code(r request) gang.Code {
+	r = e.relax(r)
+	model, plain := e.plain(&r)
+	if !plain || r.perNode == 0 || r.missing != "" || e.cluster.Root().GPUs(cluster.Usable, model) == 0 {
+		return e.shortage(r).code
+	}
+	key := outline{members: r.members, perNode: r.perNode, require: r.require, model: model}
+	c, known := e.codes[key]
+	if !known || c.version != e.cluster.Version() {
+		c = codeOf{e.cluster.Version(), e.shortage(r).code}
+		if len(e.codes) >= maxSpots {
+			clear(e.codes)
+		}
+		e.codes[key] = c
+	}
+	return c.code
+}
+
+// codeOf is why the requests of an outline have no room in a state of the cluster.
+type codeOf struct {
+	version uint64
+	code    gang.Code
+}
 
 func (e *Engine) shortage(r request) shortage {
 	r = e.relax(r)

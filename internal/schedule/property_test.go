@@ -542,6 +542,9 @@ func (p *player) checkCodes(t *rapid.T) {
 		if w.own && !w.seen {
 			t.Fatalf("%s has a code of its own, and is not looked at again", id)
 		}
+		if code, long := p.e.code(w.shape.sizes[0].request), p.e.shortage(w.shape.sizes[0].request).code; code != long {
+			t.Fatalf("%s has no room for %q, and looking at all domains for %q\n%s", id, code, long, p.story())
+		}
 		if code, _ := p.e.findCode(w); code != w.told() {
 			t.Fatalf("%s was told that it waits for %q, and waits for %q\n%s", id, w.told(), code, p.story())
 		}

@@ -71,7 +71,7 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 	fields := map[reflect.Type]map[string]string{
 		reflect.TypeFor[Engine](): {
 			kept:    "cluster tiers tenants waiting runs seats ends plans calendar now decision room starts stopped called plansAt looked Counts windows shut",
-			derived: "cfg models shapes leaving elastic unknown limited decided round spots windowsTurn",
+			derived: "cfg models shapes leaving elastic unknown limited decided round spots codes windowsTurn",
 			passing: "gained lessRoom overran ordered leaves head passed begun out scratch firsts heads reclaim spare changed",
 		},
 		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed edition times stale closing"},
