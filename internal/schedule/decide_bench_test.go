@@ -490,3 +490,19 @@ func readYard(b *testing.B, path string) *lot {
 	y.fill(used)
 	return y
 }
+
+// BenchmarkSnapshot is what the loop of an agent that records pays when a file is
+// full; to write it down is another's work.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, nodes := range []int{2000, 12500} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			s := busySite(b, nodes, 0, false)
+			b.ResetTimer()
+			for range b.N {
+				if got := s.e.Snapshot(); len(got.Cluster.Nodes) != nodes {
+					b.Fatalf("%d nodes", len(got.Cluster.Nodes))
+				}
+			}
+		})
+	}
+}
