@@ -76,6 +76,8 @@ type Engine struct {
 	heads   heads
 	// reclaim is what could be freed for a gang that asks for its guarantee.
 	reclaim potential
+	// yards are those of a search that begins, by the index of their nodes.
+	yards []*yard
 	// looked are the gangs whose codes are to be found anew, limited the tenants
 	// that have a cap.
 	looked  []*waiter

@@ -593,7 +593,7 @@ func (p *player) checkPotential(t *rapid.T) {
 				e.descend(e.cluster.Root(), -1, z.require, func(*cluster.Domain) bool { return true }, func(d *cluster.Domain) { all = append(all, d) })
 				looked := e.clearable(from.potential(), z, model)
 				for d, in := range e.byDomain(z.request, model, all, from.candidates(), end) {
-					if s := e.newSearch(z, d, model, in, end); !slices.Contains(looked, d) && s.enough(allOf(len(s.cands))) {
+					if s := e.newSearch(z, d, model, in, end); !slices.Contains(looked, d) && s.enoughOfAll() {
 						t.Fatalf("%s would have room in %q if all were stopped, and that is not seen\n%s", id, d.Name, p.story())
 					}
 				}
