@@ -74,10 +74,12 @@ type Engine struct {
 	scratch []opening
 	firsts  []int64
 	heads   heads
-	// reclaim is what could be freed for a gang that asks for its guarantee.
-	reclaim potential
-	// yards are those of a search that begins, by the index of their nodes.
-	yards []*yard
+	// reclaim is what could be freed for a gang that asks for its guarantee,
+	// borrowers those who would be stopped for it.
+	reclaim   potential
+	borrowers []candidate
+	// hunt is the search for victims, one at a time, in what the last one used.
+	hunt search
 	// looked are the gangs whose codes are to be found anew, limited the tenants
 	// that have a cap.
 	looked  []*waiter

@@ -25,6 +25,14 @@ type candidate struct {
 	loss float64 // GPU-seconds
 }
 
+// compare prefers less loss, then the younger.
+func (c candidate) compare(o candidate) int {
+	if by := cmp.Compare(c.loss, o.loss); by != 0 {
+		return by
+	}
+	return cmp.Or(-c.run.began.Compare(o.run.began), cmp.Compare(c.run.seq, o.run.seq))
+}
+
 // victims is a set of candidates with what it costs.
 type victims struct {
 	runs []*run
@@ -130,11 +138,11 @@ func (e *Engine) stoppable(w *waiter) stoppable {
 	if w.tenant.Guaranteed == 0 || !e.withinGuarantee(w) {
 		return s
 	}
-	s.borrowers = e.findCandidates(w.tier, func(r *run) bool {
+	e.borrowers = e.findCandidates(e.borrowers[:0], w.tier, func(r *run) bool {
 		lower := r.tier.Priority < w.tier.Priority && !r.owed // what a tier is owed is not taken by those above
 		return r.tenant != w.tenant && (lower || r.tier.Priority == w.tier.Priority) && r.tenant.running-r.size.gpus() >= r.tenant.Guaranteed
 	})
-	s.back = &e.reclaim
+	s.borrowers, s.back = e.borrowers, &e.reclaim
 	e.findPotential(s.back, s.borrowers)
 	return s
 }
@@ -162,14 +170,14 @@ func (s stoppable) potential() *potential {
 // them in a decision, until one is told to stop.
 func (e *Engine) below(t *tier) []candidate {
 	if t.listed != e.decision || t.listedAt != e.stopped+e.starts {
-		t.candidates = e.findCandidates(t, func(*run) bool { return false })
+		t.candidates = e.findCandidates(t.candidates[:0], t, func(*run) bool { return false })
 		t.listed, t.listedAt = e.decision, e.stopped+e.starts
 	}
 	return t.candidates
 }
 
-func (e *Engine) findCandidates(t *tier, borrowed func(*run) bool) []candidate {
-	var out []candidate
+// findCandidates adds to a list who may be stopped for gangs of a tier.
+func (e *Engine) findCandidates(out []candidate, t *tier, borrowed func(*run) bool) []candidate {
 	for len(t.over) < len(e.tiers) {
 		t.over = append(t.over, slices.Contains(t.Preempts, e.tiers[len(t.over)].Name))
 	}
@@ -216,15 +224,13 @@ func (e *Engine) cheapest(w *waiter, z size, from stoppable) (best *victims, at 
 // the domains of the level that is required that are looked at: cheapest first.
 // Nodes that will be out of use before an end would not do.
 func (e *Engine) byDomain(r request, model string, domains []*cluster.Domain, all []candidate, end int64) map[*cluster.Domain][]leaving {
-	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.loss, b.loss), -a.run.began.Compare(b.run.began), cmp.Compare(a.run.seq, b.run.seq))
-	})
+	slices.SortFunc(all, candidate.compare)
 	out := make(map[*cluster.Domain][]leaving, len(domains))
 	for _, d := range domains {
 		out[d] = nil
 	}
-	for _, c := range all {
-		for _, s := range c.run.seats {
+	for i := range all {
+		for _, s := range all[i].run.seats {
 			if s == nil || s.node.Model != model || s.node.MemoryMiB < r.memoryMiB || s.node.Usable().Count() < r.perNode || !r.takes(s.node, cluster.Usable) {
 				continue
 			}
@@ -237,7 +243,7 @@ func (e *Engine) byDomain(r request, model string, domains []*cluster.Domain, al
 				d = s.node.Domain(r.require)
 			}
 			if in, is := out[d]; is {
-				out[d] = append(in, leaving{c, s.node, gpus, s.need})
+				out[d] = append(in, leaving{&all[i], s, gpus})
 			}
 		}
 	}
@@ -246,10 +252,9 @@ func (e *Engine) byDomain(r request, model string, domains []*cluster.Domain, al
 
 // leaving is what the end of a candidate frees on one node.
 type leaving struct {
-	candidate
-	node *cluster.Node
+	*candidate
+	seat *seat
 	gpus cluster.Mask
-	need gang.Need
 }
 
 // proven places the gang on what the victims leave, and spares those that it

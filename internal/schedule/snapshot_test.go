@@ -72,7 +72,7 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 		reflect.TypeFor[Engine](): {
 			kept:    "cluster tiers tenants waiting runs seats ends plans calendar now decision room starts stopped called plansAt looked Counts windows shut",
 			derived: "cfg models shapes leaving elastic unknown limited decided round spots codes windowsTurn",
-			passing: "gained lessRoom overran ordered leaves head passed begun out scratch firsts heads reclaim yards spare changed",
+			passing: "gained lessRoom overran ordered leaves head passed begun out scratch firsts heads reclaim borrowers hunt spare changed",
 		},
 		reflect.TypeFor[calendar](): {kept: "accounted claims", derived: "bays claimed edition times stale closing"},
 		reflect.TypeFor[bay]():      {kept: "until", derived: "node after overlaid claimed stakes dirty closed"},

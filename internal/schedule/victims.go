@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -26,6 +25,14 @@ type search struct {
 	// at lists, for each candidate, where its end frees something.
 	at   [][]*yard
 	gone []bool // of the candidates, those that are chosen
+
+	// all, where and guests are what yards, at and on are parts of; byNode has the
+	// yards by the index of their nodes, first to last, while they are found.
+	all         []yard
+	where       []*yard
+	guests      []guest
+	byNode      []*yard
+	first, last int
 }
 
 // yard is a node with what is free on it, or would be.
@@ -34,7 +41,8 @@ type yard struct {
 	free cluster.Mask
 	left cluster.Room
 	// on are the candidates that hold something here, cheapest first.
-	on []guest
+	on     []guest
+	guests int // how many they will be, at most
 	// price is the loss for which a member would have room here beside those that
 	// are gone; infinite where it would not. taken is for one that will have it.
 	price float64
@@ -70,62 +78,86 @@ func (s *search) suffices(y *yard, v vacancy) bool {
 
 // newSearch begins with the nodes that have room, and those where somebody may
 // leave; what one candidate leaves comes in a row. Nodes that will be out of use
-// before an end would not do.
+// before an end would not do. It ends the last search.
 func (e *Engine) newSearch(z size, d *cluster.Domain, model string, from []leaving, end int64) *search {
-	s := &search{e: e, want: z.members, k: z.perNode, need: z.need, scarce: e.scarce(&z.request, model)}
+	s := &e.hunt
+	s.e, s.want, s.k, s.need, s.scarce = e, z.members, z.perNode, z.need, e.scarce(&z.request, model)
 	free := e.eligible(d, z.request, model, cluster.Free)
-	s.yards = make([]*yard, 0, len(free)+len(from))
-	slab := make([]yard, 0, len(free)+len(from))
-	e.yards = slices.Grow(e.yards[:0], len(e.bays))[:len(e.bays)]
-	add := func(n *cluster.Node) *yard {
-		y := e.yards[n.Index()]
-		if y == nil {
-			slab = append(slab, yard{node: n, free: n.Free() &^ e.bay(n).claimed, left: n.Left(cluster.Free)})
-			y = &slab[len(slab)-1]
-			e.yards[n.Index()] = y
-			s.yards = append(s.yards, y)
-		}
-		return y
-	}
+	s.begin(len(free)+len(from), len(e.bays))
 	for _, n := range free {
 		if !e.bay(n).shuts(end) {
-			add(n)
+			s.yardOf(n)
 		}
 	}
-	s.invite(from, add)
-	slices.SortFunc(s.yards, func(a, b *yard) int { return cmp.Compare(a.node.Index(), b.node.Index()) })
-	for _, y := range s.yards {
-		e.yards[y.node.Index()] = nil
+	for _, l := range from {
+		s.yardOf(l.seat.node).guests++
+	}
+	s.invite(from)
+	s.line()
+	return s
+}
+
+// begin drops what was found, and makes room for so many yards on so many nodes.
+func (s *search) begin(yards, nodes int) {
+	s.all = slices.Grow(s.all[:0], yards)
+	s.byNode = slices.Grow(s.byNode[:0], nodes)[:nodes] // nil, each of them
+	s.yards, s.crowded, s.room = s.yards[:0], s.crowded[:0], 0
+	s.cands, s.at, s.where, s.gone = s.cands[:0], s.at[:0], s.where[:0], s.gone[:0]
+	s.first, s.last = nodes, -1
+}
+
+// yardOf finds or makes the yard of a node.
+func (s *search) yardOf(n *cluster.Node) *yard {
+	i := n.Index()
+	if s.byNode[i] == nil {
+		s.all = append(s.all, yard{node: n, free: n.Free() &^ s.e.bay(n).claimed, left: n.Left(cluster.Free)})
+		s.byNode[i] = &s.all[len(s.all)-1]
+		s.first, s.last = min(s.first, i), max(s.last, i)
+	}
+	return s.byNode[i]
+}
+
+// invite notes the candidates, and what each has on which yard.
+func (s *search) invite(from []leaving) {
+	s.where, s.guests = slices.Grow(s.where, len(from)), slices.Grow(s.guests[:0], len(from))
+	for _, l := range from {
+		y := s.yardOf(l.seat.node)
+		c := len(s.cands) - 1
+		if c < 0 || s.cands[c].run != l.run {
+			c++
+			s.cands, s.at, s.gone = append(s.cands, *l.candidate), append(s.at, nil), append(s.gone, false)
+		}
+		if y.on == nil {
+			at := len(s.guests)
+			s.guests = s.guests[:at+y.guests]
+			y.on = s.guests[at:at]
+		}
+		if last := len(y.on) - 1; last >= 0 && y.on[last].cand == c { // two members of it are here
+			y.on[last].gpus |= l.gpus
+			y.on[last].need = y.on[last].need.Plus(l.seat.need)
+			continue
+		}
+		y.on = append(y.on, guest{c, l.gpus, l.seat.need})
+		s.where = append(s.where, y)
+		s.at[c] = s.where[len(s.where)-len(s.at[c])-1:]
+	}
+}
+
+// line puts the yards in the order of their nodes, and parts those that have room.
+func (s *search) line() {
+	for i := s.first; i <= s.last; i++ {
+		y := s.byNode[i]
+		if y == nil {
+			continue
+		}
+		s.byNode[i] = nil
+		s.yards = append(s.yards, y)
 		if s.suffices(y, vacancy{y.free, y.left}) {
 			s.room++
 		} else {
 			s.crowded = append(s.crowded, y)
 		}
 	}
-	return s
-}
-
-// invite notes the candidates, and what each has on which yard.
-func (s *search) invite(from []leaving, yardOf func(*cluster.Node) *yard) {
-	where := make([]*yard, 0, len(from))
-	for _, l := range from {
-		y := yardOf(l.node)
-		c := len(s.cands) - 1
-		if c < 0 || s.cands[c].run != l.run {
-			c++
-			s.cands = append(s.cands, l.candidate)
-			s.at = append(s.at, nil)
-		}
-		if last := len(y.on) - 1; last >= 0 && y.on[last].cand == c { // two members of it are here
-			y.on[last].gpus |= l.gpus
-			y.on[last].need = y.on[last].need.Plus(l.need)
-			continue
-		}
-		y.on = append(y.on, guest{c, l.gpus, l.need})
-		where = append(where, y)
-		s.at[c] = where[len(where)-len(s.at[c])-1:]
-	}
-	s.gone = make([]bool, len(s.cands))
 }
 
 // victims is the cheapest set that frees enough, if it is better than another.
@@ -137,7 +169,7 @@ func (s *search) victims(than *victims) *victims {
 		return s.exact(than)
 	}
 	s.e.Counts.CutSearches++
-	return s.byNode()
+	return s.oneByOne()
 }
 
 // enoughOfAll reports whether the end of all candidates frees room for all
@@ -210,10 +242,10 @@ func (s *search) exact(than *victims) *victims {
 	return best
 }
 
-// byNode takes the cheapest nodes one after another; a gang that is stopped for
+// oneByOne takes the cheapest nodes one after another; a gang that is stopped for
 // one is free of charge on the others. Who is not needed is spared in the end,
 // the dearest first.
-func (s *search) byNode() *victims {
+func (s *search) oneByOne() *victims {
 	for _, y := range s.yards {
 		y.price = s.priceOf(y)
 	}
