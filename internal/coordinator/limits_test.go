@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -219,7 +218,7 @@ func TestWhatASubmissionMayHold(t *testing.T) {
 		for i := range MaxSpecs {
 			s := simSpec(8, 0)
 			s.Name, s.Template, s.Tenant = strings.Repeat("n", gang.MaxNameLen), label, label
-			s.MaxRun, s.Estimate, s.GPU = math.MaxInt64, math.MaxInt64, "H100-80GB"
+			s.MaxRun, s.Estimate, s.GPU = gang.MaxDuration, gang.MaxDuration, "H100-80GB"
 			s.Params = fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("<", pad))
 			in.Specs, in.Random = append(in.Specs, s), append(in.Random, [5]byte{byte(pad), byte(pad >> 8), byte(i)})
 		}

@@ -286,7 +286,7 @@ func (s *Spec) damage(string) error {
 	if s.GPUs < 1 || s.GPUs > MaxGPUs || s.Template == "" {
 		return fmt.Errorf("%d GPUs of template %q cannot be", s.GPUs, s.Template)
 	}
-	return nil
+	return s.Sound()
 }
 
 // maxGPUIndex is what cluster.Mask can hold.

@@ -122,6 +122,8 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"idle","gpus":[-1]}`, "index -1"},
 		{"specs/a-1", `{"v":1,"template":"t"}`, "0 GPUs"},
 		{"specs/a-1", `{"v":1,"gpus":8}`, `template ""`},
+		{"specs/a-1", `{"v":1,"template":"t","gpus":8,"elastic":[{"gpus":4,"run_ns":1}]}`, "lacks the preferred size"},
+		{"specs/a-1", `{"v":1,"template":"t","gpus":8,"estimate_ns":-1}`, "negative"},
 	} {
 		var err error
 		switch kind, _, _ := strings.Cut(c.key, "/"); kind {

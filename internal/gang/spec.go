@@ -15,8 +15,11 @@ const (
 	MaxNameLen    = 40
 	MaxLabelLen   = 63 // of a template, tenant, tier or model
 	MaxParamsSize = 64 << 10
-	MaxRetries    = 100
-	MaxSizes      = 64 // of an elastic gang
+	// MaxDuration bounds what is said of a run time: what it takes to load or to
+	// save, slow GPUs, and estimates that are outgrown, come on top of it.
+	MaxDuration = 10 * 365 * 24 * time.Hour
+	MaxRetries  = 100
+	MaxSizes    = 64 // of an elastic gang
 )
 
 // Reuse says which gangs may follow in a lane that ran one of this template.
@@ -240,11 +243,39 @@ func (s *Spec) demand(f *faults) {
 	f.label("tenant", s.Tenant)
 	f.label("tier", s.Tier)
 	f.label("model", s.Model)
+	if s.GPUsPerNode > 0 && s.Topology.Segment > 0 && s.divides(s.GPUs) && s.Members()%s.Topology.Segment != 0 {
+		f.refuse("segment", "%d nodes do not divide the %d members", s.Topology.Segment, s.Members())
+	}
+	s.numbers(f)
+	for _, d := range s.durations() {
+		if d.value > MaxDuration {
+			f.refuse(d.field, "%s is more than %d days", d.value, MaxDuration/(24*time.Hour))
+		}
+	}
+	for _, size := range s.Elastic {
+		if size.Run > MaxDuration {
+			f.refuse("elastic", "the run time on %d GPUs is %s, and more than %d days", size.GPUs, size.Run, MaxDuration/(24*time.Hour))
+		}
+	}
+}
+
+// Sound finds what those would stumble over who take a specification for checked
+// that was written once and is read again.
+func (s *Spec) Sound() error {
+	var f faults
+	if s.GPUs < 1 {
+		f.bad("gpus", "%d is less than 1", s.GPUs)
+	}
+	s.numbers(&f)
+	return errors.Join(f...)
+}
+
+func (s *Spec) numbers(f *faults) {
 	s.shape(f)
 	for _, number := range []struct {
 		field string
 		value int
-	}{{"gpu_memory", s.GPUMemoryMiB}, {"segment", s.Topology.Segment}} {
+	}{{"gpu_memory", s.GPUMemoryMiB}, {"segment", s.Topology.Segment}, {"cpu", s.MemberNeed.CPUMHz}, {"cores", s.MemberNeed.Cores}, {"memory", s.MemberNeed.MemoryMiB}} {
 		if number.value < 0 {
 			f.bad(number.field, "is negative")
 		}
@@ -264,8 +295,6 @@ func (s *Spec) shape(f *faults) {
 		return
 	case !s.divides(s.GPUs):
 		f.refuse("gpus", "%d is no multiple of gpus_per_node = %d", s.GPUs, s.GPUsPerNode)
-	case s.Topology.Segment > 0 && s.GPUsPerNode > 0 && s.Members()%s.Topology.Segment != 0:
-		f.refuse("segment", "%d nodes do not divide the %d members", s.Topology.Segment, s.Members())
 	}
 	if len(s.Elastic) > MaxSizes {
 		f.bad("elastic", "has %d sizes, at most %d are taken", len(s.Elastic), MaxSizes)

@@ -53,6 +53,7 @@ func TestValidate(t *testing.T) {
 		{"negative gpus_per_node", func(s *Spec) { s.GPUsPerNode = -8 }, map[string]string{"gpus_per_node": "-8 is negative"}},
 		{"negative memory", func(s *Spec) { s.GPUMemoryMiB = -1 }, map[string]string{"gpu_memory": "negative"}},
 		{"a negative estimate", func(s *Spec) { s.Estimate = -time.Second }, map[string]string{"estimate": "-1s"}},
+		{"an estimate of centuries", func(s *Spec) { s.Estimate = 100 * 366 * 24 * time.Hour }, map[string]string{"estimate": "878400h0m0s is more than 3650 days"}},
 		{"a negative max_run", func(s *Spec) { s.MaxRun = -time.Second }, map[string]string{"max_run": "-1s"}},
 		{"negative retries", func(s *Spec) { s.InfraRetries = -1 }, map[string]string{"infra_retries": "-1"}},
 		{"endless retries", func(s *Spec) { s.InfraRetries = MaxRetries + 1 }, map[string]string{"infra_retries": "101"}},
