@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gangd/gangd/internal/gang"
@@ -41,10 +42,21 @@ func (c *Cluster) Snapshot() Snapshot {
 	return s
 }
 
-// Restore makes a cluster of a snapshot, on which nothing is held yet.
+// maxSeen bounds the nodes that ever came: what is kept by their places has that
+// many.
+const maxSeen = 1 << 20
+
+// Restore makes a cluster of a snapshot, on which nothing is held yet. An error
+// says what of the snapshot contradicts itself.
 func Restore(levels []string, s Snapshot) (*Cluster, error) {
 	c := New(levels)
+	if s.Seen < 0 || s.Seen > maxSeen {
+		return nil, fmt.Errorf("%d nodes were ever seen, which is not between 0 and %d", s.Seen, maxSeen)
+	}
 	for _, n := range s.Nodes {
+		if n.Index < c.seen || n.Index >= s.Seen || c.byID[n.Spec.ID] != nil {
+			return nil, fmt.Errorf("node %s is number %d of %d, after number %d, or it is there twice", n.Spec.ID, n.Index, s.Seen, c.seen-1)
+		}
 		c.seen = n.Index
 		if err := c.Set(n.Spec); err != nil {
 			return nil, err

@@ -157,7 +157,7 @@ func decodeStep(text []byte) (Step, error) {
 		}
 		s.Decisions = append(s.Decisions, d)
 	}
-	return s, nil
+	return s, bounded(s.At)
 }
 
 // maxDepth bounds how deep events lie in others.
@@ -193,17 +193,15 @@ func decodeEvent(raw json.RawMessage, depth int) (schedule.Event, error) {
 
 // checkEvent finds what the engine relies on, and no decoder ensures.
 func checkEvent(ev schedule.Event) error {
+	if err := bounded(ev); err != nil {
+		return err
+	}
 	var g schedule.Gang
 	switch ev := ev.(type) {
 	case schedule.Submit:
 		g = ev.Gang
 	case schedule.Adopt:
 		g = ev.Gang
-		for _, member := range ev.Held {
-			if member < 0 || member >= len(ev.Placement) {
-				return fmt.Errorf("gang %s holds member %d of %d", g.ID, member, len(ev.Placement))
-			}
-		}
 	case schedule.Reorder:
 		if len(ev) == 0 {
 			return errors.New("a reorder of no gangs")
@@ -214,6 +212,9 @@ func checkEvent(ev schedule.Event) error {
 	}
 	if g.Spec == nil {
 		return fmt.Errorf("gang %s has no specification", g.ID)
+	}
+	if err := g.Spec.Sound(); err != nil {
+		return fmt.Errorf("gang %s: %w", g.ID, err)
 	}
 	return nil
 }

@@ -40,6 +40,9 @@ func NewReader(in io.Reader) (*Reader, error) {
 	if err == nil && r.Head.Format != Format {
 		err = fmt.Errorf("it has the format %d, and this program reads %d", r.Head.Format, Format)
 	}
+	if err == nil {
+		err = bounded(r.Head)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: line 1: %w", ErrUnreadable, err)
 	}

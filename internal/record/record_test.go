@@ -173,7 +173,9 @@ func TestWhatIsNoRecording(t *testing.T) {
 		"no event":        {head + `{"n":1,"at":"2026-12-01T12:00:00Z"}` + "\n", "line 2: "},
 		"null":            {head + `{"n":1,"at":"2026-12-01T12:00:00Z","event":null}` + "\n", "line 2: an object with 0 fields"},
 		"no spec":         {head + `{"n":1,"at":"2026-12-01T12:00:00Z","event":{"submit":{"gang":{"id":"a"}}}}` + "\n", "line 2: gang a has no specification"},
-		"a member of few": {head + `{"n":1,"at":"2026-12-01T12:00:00Z","event":{"adopt":{"gang":{"id":"a","spec":{}},"held":[1]}}}` + "\n", "line 2: gang a holds member 1 of 0"},
+		"a spec of none":  {head + `{"n":1,"at":"2026-12-01T12:00:00Z","event":{"submit":{"gang":{"id":"a","spec":{}}}}}` + "\n", "line 2: gang a: gpus: 0 is less than 1"},
+		"a time too late": {head + `{"n":1,"at":"2926-12-01T12:00:00Z","event":{"tick":{}}}` + "\n", "line 2: 2926-12-01T12:00:00Z is no time"},
+		"no such GPU":     {head + `{"n":1,"at":"2026-12-01T12:00:00Z","event":{"occupy":{"seat":{"id":"a"},"place":{"node":"n","gpus":[64]}}}}` + "\n", "line 2: place: [64] are no indexes"},
 		"deep":            {head + `{"n":1,"at":"2026-12-01T12:00:00Z","event":` + strings.Repeat(`{"together":[`, 20) + strings.Repeat(`]}`, 20) + `}` + "\n", "line 2: events lie in each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,8 +292,8 @@ func FuzzReader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := r.Engine(); err != nil {
-			return
+		if again, err := NewReader(bytes.NewReader(text)); err == nil {
+			_, _ = again.Replay(nil)
 		}
 		for {
 			s, err := r.Next()

@@ -35,6 +35,10 @@ func (e *Engine) untaken(at Seat, m gang.Member) (*cluster.Node, cluster.Mask, e
 func (ev Adopt) apply(e *Engine) error {
 	g := ev.Gang
 	g.Accepted = true
+	if ev.Placement.GPUs() == 0 || slices.ContainsFunc(ev.Held, func(m int) bool { return m < 0 || m >= len(ev.Placement) }) {
+		return fmt.Errorf("adopt gang %s, attempt %d: of %d members, %v hold GPUs, and %d are known: %w",
+			g.ID, g.Attempt, len(ev.Placement), ev.Held, ev.Placement.GPUs(), ErrUnknown)
+	}
 	newer := e.runs[g.ID]
 	if newer != nil && newer.attempt == g.Attempt {
 		return fmt.Errorf("adopt gang %s, attempt %d: it is there already: %w", g.ID, g.Attempt, ErrUnknown)

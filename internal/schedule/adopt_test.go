@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -264,5 +265,25 @@ func TestARunThatEnds(t *testing.T) {
 	}
 	if _, err := e.Apply(Ending{"old", 2}, now); err == nil {
 		t.Error("an attempt ends that was not started")
+	}
+}
+
+// An attempt of which nothing is known, or that is said to have begun before there
+// were computers, is no reason to fail, or to reckon for ever.
+func TestAdoptionsThatCannotBe(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, ev := range map[string]Adopt{
+		"nowhere":      {},
+		"of no GPUs":   {Placement: gang.Placement{{Node: "n"}}},
+		"of no member": {Placement: gang.Placement{{Node: "n", GPUs: []int{0}}}, Held: []int{1}},
+	} {
+		ev.Gang = aGang("g", 1, 1)
+		if _, err := anEngine(t, now).Apply(ev, now); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	e := anEngine(t, now, Adopt{Gang: aGang("g", 1, 1), Placement: gang.Placement{{Node: "n", GPUs: []int{0}}}, Held: []int{0}})
+	if _, ends, _ := e.Expect("g", now); !ends.After(now) {
+		t.Errorf("it should be over at %s", ends)
 	}
 }

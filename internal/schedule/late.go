@@ -34,9 +34,17 @@ import (
 // grown is an estimate that was overrun.
 func grown(d time.Duration) time.Duration { return d + max(d/2, time.Second) }
 
+// outgrown is an estimate that grows no more: what began so long ago is known to
+// have, by a clock or a record that is wrong.
+const outgrown = 100 * 365 * 24 * time.Hour
+
 // reckon finds when a run should be over, which is yet to come.
 func (r *run) reckon(now time.Time) {
 	for r.end = r.expectedEnd(); !r.end.After(now); r.end = r.expectedEnd() {
+		if r.estimate >= outgrown {
+			r.end = now.Add(defaultEstimate)
+			return
+		}
 		r.estimate = grown(r.estimate)
 	}
 }

@@ -85,6 +85,9 @@ func (x *restoration) shapes() error {
 			sh.load, sh.speed = m.Load, m.Speed
 		}
 		for _, z := range s.Sizes {
+			if err := x.sound(z); err != nil {
+				return fmt.Errorf("shape %q: %w", s.Key, err)
+			}
 			sh.sizes = append(sh.sizes, z.size())
 		}
 		for name, stand := range s.Futile {
@@ -98,6 +101,21 @@ func (x *restoration) shapes() error {
 			x.e.shapes[s.Key] = sh
 		}
 		x.byPlace = append(x.byPlace, sh)
+	}
+	return nil
+}
+
+// sound finds what no size of a gang is. Members of none that is known yet have no
+// GPUs.
+func (x *restoration) sound(z SizeState) error {
+	levels := len(x.e.cfg.Levels)
+	switch {
+	case z.Members < 0 || z.PerNode < 0 || z.PerNode > cluster.MaxGPUsPerNode || z.PerNode > 0 && z.Members == 0 || z.Segment < 0:
+		return fmt.Errorf("%d members of %d GPUs cannot be", z.Members, z.PerNode)
+	case z.Require < -1 || z.Require > z.Narrowest || z.Narrowest >= levels:
+		return fmt.Errorf("it is placed from level %d down to level %d, of %d", z.Require, z.Narrowest, levels)
+	case !(z.Slower > 0):
+		return fmt.Errorf("its run time is %g of what it is", z.Slower)
 	}
 	return nil
 }
@@ -122,8 +140,8 @@ func (x *restoration) shape(at int) (*shape, error) {
 func (x *restoration) runs() error {
 	for _, r := range x.snapshot.Runs {
 		sh, err := x.shape(r.Shape)
-		if err == nil && r.Spec == nil {
-			err = errors.New("it has no specification")
+		if err == nil {
+			err = x.soundRun(r)
 		}
 		if err != nil {
 			return fmt.Errorf("attempt %d of gang %s: %w", r.Attempt, r.ID, err)
@@ -149,6 +167,16 @@ func (x *restoration) runs() error {
 		e.mayResize(of)
 	}
 	return nil
+}
+
+func (x *restoration) soundRun(r RunState) error {
+	switch {
+	case r.Spec == nil:
+		return errors.New("it has no specification")
+	case !(r.Rate > 0):
+		return fmt.Errorf("it runs at %g times its speed", r.Rate)
+	}
+	return errors.Join(r.Spec.Sound(), x.sound(r.Size))
 }
 
 func (x *restoration) seats() error {
@@ -226,6 +254,8 @@ func (x *restoration) waiter(s WaiterState) error {
 		return err
 	case s.Gang.Spec == nil:
 		return errors.New("it has no specification")
+	case s.Gang.Spec.Sound() != nil:
+		return s.Gang.Spec.Sound()
 	case e.waiting[s.Gang.ID] != nil:
 		return errors.New("it is there twice")
 	case e.tier(s.Gang.Spec.Tier) == nil:
@@ -251,8 +281,18 @@ func (x *restoration) waiter(s WaiterState) error {
 }
 
 func (x *restoration) plans() error {
+	planned := make(map[*bay]cluster.Mask)
 	for i, p := range x.snapshot.Plans {
 		at, err := x.holds(p.Place)
+		if err == nil {
+			err = x.sound(p.Size)
+		}
+		for _, h := range at {
+			if planned[h.bay]&h.gpus != 0 && err == nil {
+				err = fmt.Errorf("GPUs %v of node %s are held twice", (planned[h.bay] & h.gpus).Indexes(), h.bay.node.ID)
+			}
+			planned[h.bay] |= h.gpus
+		}
 		if err != nil {
 			return fmt.Errorf("what is held for gang %s: %w", p.Owner, err)
 		}
