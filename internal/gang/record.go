@@ -278,6 +278,8 @@ func (l *Lane) damage(key string) error {
 		return fmt.Errorf("it is of lane %q of node %q", l.ID, l.Node)
 	case !laneTransitions.has(l.State):
 		return fmt.Errorf("%q is no state of a lane", l.State)
+	case l.Member < 0 || l.Member >= MaxGPUs:
+		return fmt.Errorf("no gang has a member %d", l.Member)
 	}
 	return indexes(l.GPUs)
 }

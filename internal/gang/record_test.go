@@ -120,6 +120,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"","gpus":[0]}`, "no state"},
 		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"idle"}`, "no GPUs"},
 		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"idle","gpus":[-1]}`, "index -1"},
+		{"lanes/n/l", `{"v":1,"id":"l","node":"n","state":"idle","gpus":[0],"member":-1}`, "member -1"},
 		{"specs/a-1", `{"v":1,"template":"t"}`, "0 GPUs"},
 		{"specs/a-1", `{"v":1,"gpus":8}`, `template ""`},
 		{"specs/a-1", `{"v":1,"template":"t","gpus":8,"elastic":[{"gpus":4,"run_ns":1}]}`, "lacks the preferred size"},

@@ -35,8 +35,10 @@ func (e *Engine) untaken(at Seat, m gang.Member) (*cluster.Node, cluster.Mask, e
 func (ev Adopt) apply(e *Engine) error {
 	g := ev.Gang
 	g.Accepted = true
-	if ev.Placement.GPUs() == 0 || slices.ContainsFunc(ev.Held, func(m int) bool { return m < 0 || m >= len(ev.Placement) }) {
-		return fmt.Errorf("adopt gang %s, attempt %d: of %d members, %v hold GPUs, and %d are known: %w",
+	held := slices.Clone(ev.Held)
+	slices.Sort(held)
+	if ev.Placement.GPUs() == 0 || len(held) > 0 && (held[0] < 0 || held[len(held)-1] >= len(ev.Placement)) || len(slices.Compact(held)) < len(ev.Held) {
+		return fmt.Errorf("adopt gang %s, attempt %d: of %d members %v hold GPUs, and %d GPUs are known: %w",
 			g.ID, g.Attempt, len(ev.Placement), ev.Held, ev.Placement.GPUs(), ErrUnknown)
 	}
 	newer := e.runs[g.ID]

@@ -275,6 +275,7 @@ func TestAdoptionsThatCannotBe(t *testing.T) {
 	for name, ev := range map[string]Adopt{
 		"nowhere":      {},
 		"of no GPUs":   {Placement: gang.Placement{{Node: "n"}}},
+		"of one twice": {Placement: gang.Placement{{Node: "n", GPUs: []int{0}}}, Held: []int{0, 0}},
 		"of no member": {Placement: gang.Placement{{Node: "n", GPUs: []int{0}}}, Held: []int{1}},
 	} {
 		ev.Gang = aGang("g", 1, 1)
