@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -253,6 +255,63 @@ func TestADiskThatFails(t *testing.T) {
 	w.Close()
 	if w.Lost() != uint64(len(story)) || strings.Count(log.String(), "the recording rests") != 1 {
 		t.Errorf("%d of %d steps were lost; log: %s", w.Lost(), len(story), log.String())
+	}
+}
+
+// A disk that is full when a file should begin costs none of those that are there.
+func TestAFullDiskCostsNoRecording(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record.jsonl")
+	f := &file{o: Options{Path: path, Keep: 2}, create: create}
+	for n := range 3 {
+		if err := f.begin(&Head{Format: Format, Version: fmt.Sprint(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.create = func(path string) (io.WriteCloser, error) {
+		out, err := create(path)
+		return fullDisk{out}, err
+	}
+	for range 5 {
+		if err := f.begin(&Head{Format: Format, Version: "none"}); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("on a full disk: %v", err)
+		}
+	}
+	for name, version := range map[string]string{path: "2", path + ".1": "1", path + ".2": "0"} {
+		text, err := os.ReadFile(name)
+		if r, bad := NewReader(bytes.NewReader(text)); err != nil || bad != nil || r.Head.Version != version {
+			t.Errorf("%s has %q, %v, %v; want that of %s", name, text, err, bad, version)
+		}
+	}
+	if left, err := filepath.Glob(path + ".new*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// fullDisk takes the half of what is written to it.
+type fullDisk struct{ io.WriteCloser }
+
+func (d fullDisk) Write(p []byte) (int, error) {
+	n, err := d.WriteCloser.Write(p[:len(p)/2])
+	return n, cmp.Or(err, error(syscall.ENOSPC))
+}
+
+// What waits for a disk that hangs has a bound in bytes: a step may be large, and so
+// is a beginning.
+func TestADiskThatHangs(t *testing.T) {
+	large := schedule.Wait{IDs: []gang.ID{gang.ID(strings.Repeat("g", 1<<20))}}
+	w := &Writer{o: Options{Log: hclog.NewNullLogger()}, queue: make(chan any, maxQueued)}
+	w.Begin(rules, schedule.Snapshot{})
+	for range 2 * maxQueuedBytes >> 20 {
+		w.Take(schedule.Tick{}, noon, []schedule.Decision{large}, nil)
+	}
+	if queued := w.bytes.Load(); queued > maxQueuedBytes || w.Lost() == 0 || w.WantsBeginning() {
+		t.Errorf("%d bytes wait, %d steps are lost; it wants to begin: %t", queued, w.Lost(), w.WantsBeginning())
+	}
+	for range 100 { // each time that the agent leads
+		w.Begin(rules, schedule.Snapshot{})
+	}
+	if queued := w.bytes.Load(); queued > maxQueuedBytes {
+		t.Errorf("%d bytes wait", queued)
 	}
 }
 

@@ -27,9 +27,15 @@ type Options struct {
 }
 
 const (
-	// maxQueued bounds the steps that wait for the disk. What comes then is lost,
-	// up to the next beginning: no decision waits for the recording of another.
-	maxQueued = 8192
+	// maxQueued and maxQueuedBytes bound the steps that wait for the disk. What comes
+	// then is lost, up to the next beginning: no decision waits for the recording of
+	// another. A beginning, whose size is not known before it is written, counts as
+	// headBytes.
+	maxQueued      = 8192
+	maxQueuedBytes = 64 << 20
+	headBytes      = maxQueuedBytes / 4
+	// closeWithin bounds how long the end of a recording waits for the disk.
+	closeWithin = 5 * time.Second
 	// restAfterFault is how long a disk that failed is left alone.
 	restAfterFault = 30 * time.Second
 	// flushEvery bounds how old the file is, while there is nothing more to write.
@@ -40,6 +46,7 @@ const (
 type Writer struct {
 	o     Options
 	queue chan any // *Head or []byte
+	bytes atomic.Int64
 	done  chan struct{}
 	// begun: what comes belongs to a beginning that was queued.
 	begun bool
@@ -57,10 +64,15 @@ func NewWriter(o Options) *Writer {
 	return w
 }
 
-// Close writes what is queued, and ends the recording.
+// Close writes what is queued, and ends the recording. A disk that hangs does not
+// have it hang.
 func (w *Writer) Close() {
 	close(w.queue)
-	<-w.done
+	select {
+	case <-w.done:
+	case <-time.After(closeWithin):
+		w.o.Log.Warn("the end of the recording is lost: the disk does not answer", "file", w.o.Path, "waited", closeWithin)
+	}
 }
 
 // Lost counts the steps that were not recorded.
@@ -69,7 +81,7 @@ func (w *Writer) Lost() uint64 { return w.lost.Load() }
 // WantsBeginning reports whether Begin should be called before the next step:
 // nothing is recorded yet, the file is full, or steps were lost.
 func (w *Writer) WantsBeginning() bool {
-	return w.full.Load() || !w.begun && len(w.queue) < maxQueued/2
+	return w.full.Load() || !w.begun && len(w.queue) < maxQueued/2 && w.bytes.Load() < maxQueuedBytes/2
 }
 
 // Begin starts a new file with the rules and the state that the next step meets.
@@ -87,28 +99,42 @@ func (w *Writer) Take(ev schedule.Event, at time.Time, decisions []schedule.Deci
 	}
 	w.n++
 	text, err := newStep(w.n, ev, at, decisions, refused).Encode()
-	if err != nil {
-		w.o.Log.Error("an event cannot be recorded", "error", err)
+	switch {
+	case err != nil:
+		w.o.Log.Error("an event cannot be recorded: what comes is left out, up to a new file", "error", err)
+	case w.offer(text):
+		return
+	default:
+		w.o.Log.Warn("the disk is slower than what is recorded: what comes is left out, up to a new file", "file", w.o.Path)
 	}
-	if err != nil || !w.offer(text) {
-		w.begun = false
-		w.lost.Add(1)
-	}
+	w.begun = false
+	w.lost.Add(1)
 }
 
 func (w *Writer) offer(what any) bool {
+	if w.bytes.Load()+sizeOf(what) > maxQueuedBytes {
+		return false
+	}
 	select {
 	case w.queue <- what:
+		w.bytes.Add(sizeOf(what))
 		return true
 	default:
 		return false
 	}
 }
 
+func sizeOf(what any) int64 {
+	if text, is := what.([]byte); is {
+		return int64(len(text))
+	}
+	return headBytes
+}
+
 // run is the goroutine that writes.
 func (w *Writer) run() {
 	defer close(w.done)
-	f := &file{o: w.o}
+	f := &file{o: w.o, create: create}
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	var until time.Time // a disk that failed rests
@@ -127,6 +153,7 @@ func (w *Writer) run() {
 				return
 			}
 			fault(w.write(f, what))
+			w.bytes.Add(-sizeOf(what))
 		case <-tick.C:
 			fault(f.flush())
 			if !until.IsZero() && time.Now().After(until) {
@@ -162,32 +189,44 @@ func (w *Writer) write(f *file, what any) error {
 
 // file is the one that is written.
 type file struct {
-	o     Options
-	out   io.WriteCloser
-	buf   *bufio.Writer
-	steps int64 // bytes
-	told  bool  // that it is full
+	o      Options
+	create func(path string) (io.WriteCloser, error)
+	out    io.WriteCloser
+	buf    *bufio.Writer
+	steps  int64 // bytes
+	told   bool  // that it is full
 }
 
-// begin moves files on by one, and opens a new one.
+// begin opens a new file, and moves the others on by one once its head is written:
+// a full disk has room for the name of a file, and each try would cost a recording.
 func (f *file) begin(h *Head) error {
 	if err := f.close(); err != nil {
-		return err
-	}
-	if err := f.rotate(); err != nil {
 		return err
 	}
 	text, err := h.Encode()
 	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(f.o.Path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	fresh := f.o.Path + ".new"
+	out, err := f.create(fresh)
 	if err != nil {
 		return err
 	}
+	if _, err = out.Write(text); err == nil {
+		err = f.rotate()
+	}
+	if err == nil {
+		err = os.Rename(fresh, f.o.Path)
+	}
+	if err != nil {
+		return errors.Join(err, out.Close(), os.Remove(fresh))
+	}
 	f.out, f.buf, f.steps, f.told = out, bufio.NewWriterSize(out, 1<<16), 0, false
-	_, err = f.buf.Write(text)
-	return err
+	return nil
+}
+
+func create(path string) (io.WriteCloser, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 }
 
 func (f *file) rotate() error {
