@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,11 +20,13 @@ import (
 // replayFlags are those of gangd sim that concern recordings.
 type replayFlags struct {
 	record, replay, at, explain string
+	all                         *flag.FlagSet
 }
 
 func (r *replayFlags) declare(f *flag.FlagSet) {
+	r.all = f
 	f.StringVar(&r.record, "record", "", "Record what the engine is told and decides into this `FILE`.")
-	f.StringVar(&r.replay, "replay", "", "Instead of a scenario, decide again what is recorded in this `FILE`, as gangd agent -record\nwrites it, and hold each decision against the one that was made.")
+	f.StringVar(&r.replay, "replay", "", "Instead of a scenario, decide again what is recorded in this `FILE`, as gangd agent -record\nwrites it, and hold each decision against the one that was made. With - it is read from\nstandard input.")
 	f.StringVar(&r.at, "at", "", "With -replay, stop after this `MOMENT`, the number of an event or a time such as\n2026-12-01T14:20:27Z, and print who runs and who waits then.")
 	f.StringVar(&r.explain, "explain", "", "With -replay, print why the gang with this `ID` waits at the end, or at the moment of -at, and\nall that happened to it until then.")
 }
@@ -35,14 +38,30 @@ func (r *replayFlags) wrong(p *playFlags, files int) error {
 		return fmt.Errorf("-at and -explain are of a recording: -replay is missing")
 	case r.replay != "" && files > 0:
 		return fmt.Errorf("-replay takes no scenario beside the recording")
-	case r.replay != "" && (p.compare || p.html != "" || r.record != ""):
-		return fmt.Errorf("-replay shows what was decided: it takes no -compare, no -html and no -record")
+	case r.replay != "" && r.foreign() != "":
+		return fmt.Errorf("-replay shows what was decided: it takes no -%s", r.foreign())
+	case r.explain != "" && r.asJSON():
+		return fmt.Errorf("-explain is for people: it takes no -json")
 	case r.record != "" && p.compare:
 		return fmt.Errorf("-record is of one policy, and -compare plays several")
 	}
 	_, err := r.moment()
 	return err
 }
+
+// foreign is an option that was given, and is of plays; empty for none.
+func (r *replayFlags) foreign() (name string) {
+	r.all.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "replay", "at", "explain", "json":
+		default:
+			name = f.Name
+		}
+	})
+	return name
+}
+
+func (r *replayFlags) asJSON() bool { return r.all.Lookup("json").Value.String() == "true" }
 
 // moment is the one of -at: a number of an event, or a time; neither where all is
 // to be replayed.
@@ -76,17 +95,26 @@ func (t *terminal) replay(ctx context.Context, o *replayFlags, asJSON bool) int 
 	if err != nil {
 		return t.misuse("%v", err)
 	}
-	f, err := os.Open(o.replay)
-	if err != nil {
-		return t.fail(ctx, err)
+	in := t.in
+	if o.replay != "-" {
+		f, err := os.Open(o.replay)
+		if err != nil {
+			return t.fail(ctx, fmt.Errorf("%w: %w", record.ErrUnreadable, err))
+		}
+		defer f.Close()
+		in = f
 	}
-	defer f.Close()
-	r, err := record.NewReader(f)
-	if err != nil {
-		return t.fail(ctx, fmt.Errorf("%s: %w", o.replay, err))
+	name := fileName(o.replay)
+	r, err := record.NewReader(in)
+	if err == nil && !until.at.IsZero() && until.at.Before(r.Head.Snapshot.Now) {
+		err = fmt.Errorf("the recording begins at %s, after that: what was before may be in %s.1", r.Head.Snapshot.Now.UTC().Format(time.RFC3339Nano), name)
 	}
+	if err != nil {
+		return t.fail(ctx, fmt.Errorf("%s: %w", name, err))
+	}
+	r.Last = until.n
 	out := bufio.NewWriter(t.out)
-	log := &replayLog{out: out, only: gang.ID(o.explain), quiet: o.at != "" || o.explain != "", asJSON: asJSON, names: make(map[string]string)}
+	log := &replayLog{out: out, only: gang.ID(o.explain), quiet: !asJSON && (o.at != "" || o.explain != ""), asJSON: asJSON, names: make(map[string]string)}
 	for _, n := range r.Head.Snapshot.Cluster.Nodes {
 		log.name(n.Spec)
 	}
@@ -100,13 +128,28 @@ func (t *terminal) replay(ctx context.Context, o *replayFlags, asJSON bool) int 
 	if flushed := out.Flush(); err == nil {
 		err = flushed
 	}
+	if err == nil && log.last.N < until.n {
+		err = fmt.Errorf("the recording ends with event %d", log.last.N)
+	}
 	if err != nil {
-		return t.fail(ctx, fmt.Errorf("%s: %w", o.replay, err))
+		return t.fail(ctx, fmt.Errorf("%s: %w", name, hinted(err, r, log)))
 	}
 	if asJSON {
 		return exitOK
 	}
 	return t.replayed(engine, r, log)
+}
+
+// hinted is an error of a replay with what to do.
+func hinted(err error, r *record.Reader, log *replayLog) error {
+	var other *record.DifferenceError
+	switch {
+	case errors.Is(err, record.ErrUnreadable) && log.last.N > 0:
+		return fmt.Errorf("%w; what is before that can be seen with -at %d", err, log.last.N)
+	case errors.As(err, &other) && r.Head.Version != version:
+		return fmt.Errorf("%w\ngangd %s recorded it, and this is gangd %s: replay it with that one, to see what it decided", err, r.Head.Version, version)
+	}
+	return err
 }
 
 // replayed prints what a replay came to.
@@ -122,8 +165,12 @@ func (t *terminal) replayed(e *schedule.Engine, r *record.Reader, log *replayLog
 	case log.quiet:
 		then.showReplayed(e)
 	}
-	fmt.Fprintf(t.out, "\n%d events up to %s, %d decisions: all came out as gangd %s recorded them.\n",
-		log.last.N, log.last.At.UTC().Format("2006-01-02 15:04:05.000 UTC"), log.decisions, r.Head.Version)
+	if log.last.N == 0 {
+		fmt.Fprintf(t.out, "\nThat is how gangd %s began to record: no event comes before.\n", r.Head.Version)
+	} else {
+		fmt.Fprintf(t.out, "\n%d events up to %s, %d decisions: all came out as gangd %s recorded them.\n",
+			log.last.N, log.last.At.UTC().Format("2006-01-02 15:04:05.000 UTC"), log.decisions, r.Head.Version)
+	}
 	if r.CutOff {
 		fmt.Fprintln(t.out, "The last line of the recording is cut off, and left out.")
 	}
@@ -210,7 +257,7 @@ func (p *plays) recorder(rules schedule.Config) (sim.Engine, func() error, error
 	}
 	f, err := os.Create(p.record)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("record the play: %w", err)
 	}
 	out := bufio.NewWriter(f)
 	tape, err := record.NewTape(out, version, rules, e.Snapshot())

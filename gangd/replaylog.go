@@ -185,10 +185,31 @@ func (l *replayLog) eventText(ev schedule.Event) (gang.ID, string) {
 		return "", fmt.Sprintf("tenant %s has used %.1f GPUs", ev.Tenant, ev.GPUs)
 	case schedule.Release:
 		return ev.Seat.ID, releaseText(ev.Seat.Attempt, []int{ev.Seat.Member})
+	case schedule.WindowSet:
+		return "", l.windowText(ev.Window)
+	case schedule.WindowGone:
+		return "", ev.Name
 	case schedule.Saved:
 		return ev.ID, fmt.Sprintf("attempt %d, %s done", ev.Attempt, clockText(ev.Done))
 	}
 	return "", ""
+}
+
+// windowText says when a window is, and where.
+func (l *replayLog) windowText(w schedule.Window) string {
+	where := "the whole cluster"
+	switch {
+	case len(w.Nodes) > 0:
+		names := make([]string, len(w.Nodes))
+		for i, id := range w.Nodes {
+			names[i] = l.nameOf(id)
+		}
+		where = strings.Join(names, ", ")
+	case w.Level != "":
+		where = w.Level + " " + w.Domain
+	}
+	const form = "01-02 15:04:05"
+	return fmt.Sprintf("%s, %s, from %s to %s", w.Name, where, w.From.UTC().Format(form), w.Until.UTC().Format(form))
 }
 
 func nodeText(n cluster.Spec) string {

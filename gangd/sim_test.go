@@ -58,6 +58,10 @@ func TestReplay(t *testing.T) {
 	}
 	other := write("other.jsonl", bytes.Replace(text, []byte(`"mode":"hard"`), []byte(`"mode":"graceful"`), 1))
 	broken := write("broken.jsonl", bytes.Replace(text, []byte(`"withdraw"`), []byte(`"draw"`), 1))
+	late := write("late.jsonl", bytes.Replace(bytes.SplitAfter(text, []byte("\n"))[0], []byte("0001-01-01T00:00:00Z"), []byte("2026-12-01T12:00:00Z"), 2))
+	windows := write("windows.jsonl", append(bytes.Clone(bytes.SplitAfter(text, []byte("\n"))[0]), []byte(
+		`{"n":1,"at":"2026-12-01T12:00:00Z","event":{"window_set":{"window":{"name":"rack","from":"2026-12-01T22:00:00Z","until":"2026-12-02T02:00:00Z","level":"leaf","domain":"l3"}}}}`+"\n"+
+			`{"n":2,"at":"2026-12-01T13:00:00Z","event":{"window_gone":{"name":"rack"}}}`+"\n")...))
 	cut := write("cut.jsonl", text[:len(text)-9])
 	for name, args := range map[string][]string{
 		"replay":             {"-replay", file},
@@ -72,6 +76,14 @@ func TestReplay(t *testing.T) {
 		"replay-scenario":    {"-replay", "testdata/scenario.hcl"},
 		"replay-nothing":     {"-at", "3", "testdata/scenario.hcl"},
 		"replay-wrong-at":    {"-replay", file, "-at", "noon"},
+		"replay-past-end":    {"-replay", file, "-at", "999"},
+		"replay-before":      {"-replay", late, "-at", "2026-11-30T00:00:00Z"},
+		"replay-beginning":   {"-replay", late},
+		"replay-intact-part": {"-replay", broken, "-at", "2", "-explain", "film"},
+		"replay-no-file":     {"-replay", "none.jsonl"},
+		"replay-json-why":    {"-replay", file, "-json", "-explain", "film"},
+		"replay-and-play":    {"-replay", file, "-until", "5s"},
+		"replay-windows":     {"-replay", windows},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := play(t.Context(), session{args: append([]string{"sim"}, args...)})
@@ -85,6 +97,9 @@ func TestReplay(t *testing.T) {
 	}
 	if code, out, _ := play(t.Context(), session{args: []string{"sim", "-json", "-replay", file}}); code != exitOK || !bytes.HasSuffix(text, []byte(out)) || out == "" {
 		t.Errorf("exit %d; in JSON it is\n%s", code, out)
+	}
+	if code, out, _ := play(t.Context(), session{args: []string{"sim", "-json", "-replay", "-", "-at", "2"}, stdin: string(text)}); code != exitOK || strings.Count(out, "\n") != 2 {
+		t.Errorf("exit %d; in JSON, up to event 2 of standard input, it is\n%s", code, out)
 	}
 }
 

@@ -18,6 +18,8 @@ type Reader struct {
 	in   *bufio.Reader
 	line int
 	n    uint64
+	// Last is the number of the step after which nothing is read; 0 for none.
+	Last uint64
 	// CutOff says that the last line is not whole, as after a crash: it is left
 	// out.
 	CutOff bool
@@ -58,8 +60,11 @@ func (r *Reader) Engine() (*schedule.Engine, error) {
 	return e, nil
 }
 
-// Next reads a step; io.EOF after the last one.
+// Next reads a step; io.EOF after the last one, or after Last.
 func (r *Reader) Next() (Step, error) {
+	if r.Last > 0 && r.n == r.Last {
+		return Step{}, io.EOF
+	}
 	text, err := r.next()
 	if errors.Is(err, io.EOF) {
 		return Step{}, io.EOF
