@@ -35,6 +35,8 @@ func New(levels []string) *Cluster {
 		byID:   make(map[string]*Node),
 		tight:  make(map[string]int),
 		root:   newDomain(nil, "", new(kinds)),
+		// no state has the version 0
+		version: 1, last: 1,
 	}
 }
 
@@ -132,7 +134,8 @@ func (c *Cluster) changed() {
 }
 
 // Version tells states of the cluster apart: while it is the same, so is all
-// that is held, and all that is known of nodes.
+// that is held, and all that is known of nodes and expected of members. It is
+// never 0.
 func (c *Cluster) Version() uint64 { return c.version }
 
 func spot(s Spec) int {

@@ -68,6 +68,7 @@ func (c *Cluster) Expect(need gang.Need, gpus int) {
 	for _, n := range c.nodes {
 		c.findTight(n)
 	}
+	c.changed()
 }
 
 // Expects reports whether a need for so many GPUs is no greater than was

@@ -277,10 +277,10 @@ func (e *Engine) codeFor(w *waiter) gang.Code {
 	return e.shapeCode(w.shape)
 }
 
-// shapeCode is why a shape has no room, found once a decision.
+// shapeCode is why a shape has no room, found once for a state of the cluster.
 func (e *Engine) shapeCode(s *shape) gang.Code {
-	if s.coded != e.room+e.starts {
-		s.coded, s.code = e.room+e.starts, e.code(s.sizes[0].request)
+	if s.coded != e.cluster.Version() {
+		s.coded, s.code = e.cluster.Version(), e.code(s.sizes[0].request)
 	}
 	return s.code
 }

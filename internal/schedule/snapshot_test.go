@@ -7,8 +7,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/gangd/gangd/internal/gang"
 )
 
 // restored is the engine that a snapshot of another gives, by way of its JSON.
@@ -121,5 +124,31 @@ func TestNoFieldIsForgottenInASnapshot(t *testing.T) {
 		if len(names) > 0 {
 			t.Errorf("%s has no fields %v", of.Name(), names)
 		}
+	}
+}
+
+// Why a gang waits is of now, whatever it was that took the room, such as GPUs that
+// others are found to hold. An engine that was restored in between says the same.
+func TestCodesAreOfTheClusterAsItIs(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	another := aNode()
+	another.ID = "m"
+	held := func(member int, node string, gpus ...int) Occupy {
+		return Occupy{Seat: Seat{"other", 1, member}, Place: gang.Member{Node: node, GPUs: gpus}}
+	}
+	e := anEngine(t, now, NodeSet{another}, held(0, "n", 0), held(1, "m", 0), Submit{aGang("wide", 1, 8)})
+	if code, _, _, _ := e.Explain("wide"); code != gang.CodeFragmented {
+		t.Fatalf("on two nodes with 7 free GPUs each it waits for %s", code)
+	}
+	twin := restored(t, e, e.cfg)
+	for _, ev := range []Event{held(2, "n", 1, 2, 3, 4), held(3, "m", 1, 2, 3, 4)} {
+		one, _ := e.Apply(ev, now)
+		other, _ := twin.Apply(ev, now)
+		if fmt.Sprint(one) != fmt.Sprint(other) {
+			t.Errorf("it decides %+v; restored, it decides %+v", one, other)
+		}
+	}
+	if code, reason, _, _ := e.Explain("wide"); code != gang.CodeCapacity {
+		t.Errorf("it waits for %s: %s", code, reason)
 	}
 }

@@ -75,7 +75,7 @@ type shape struct {
 	failedIn uint64
 	// futile is how things stood when no victims helped its gangs, by tier.
 	futile map[*tier]uint64
-	// coded is the engine's room, and starts, with which its code was found last.
+	// coded is the version of the cluster for which its code was found last.
 	coded uint64
 	code  gang.Code
 	// gangs that would take long, or longer, would have delayed others in the
