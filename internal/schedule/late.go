@@ -85,31 +85,41 @@ func (e *Engine) overruns(r *run) {
 // promise notes, where a gang's future start is told to be at another time than
 // before, when it is due.
 func (e *Engine) promise(w *waiter, at time.Time) {
-	switch {
-	case w.start.IsZero():
-		w.since, w.due = e.now, at
-	case at.Before(w.due):
-		w.due = at
-	case at.After(w.start) && (!e.overran || e.passed.Before(w.since)):
-		w.due = w.due.Add(at.Sub(w.start))
+	due := e.dueAt(w, at)
+	if w.start.IsZero() {
+		w.since = e.now
 	}
+	w.due = due
+}
+
+// dueAt is when a gang is due that is told to start at a time.
+func (e *Engine) dueAt(w *waiter, at time.Time) time.Time {
+	switch {
+	case w.start.IsZero(), at.Before(w.due):
+		return at
+	case at.After(w.start) && (!e.overran || e.passed.Before(w.since)):
+		return w.due.Add(at.Sub(w.start))
+	}
+	return w.due
 }
 
 // late gangs should have started, but for those that were let go before them and
-// overran, by as long as they take themselves, or longer.
-func (e *Engine) late(w *waiter) bool {
-	return !w.start.IsZero() && e.now.Sub(w.due) >= w.estimate-w.Done
+// overran, by as long as they take themselves, or longer, also when they are told
+// that they start at a time.
+func (e *Engine) late(w *waiter, at time.Time) bool {
+	return !w.start.IsZero() && e.now.Sub(e.dueAt(w, at)) >= w.estimate-w.Done
 }
 
 // claimFor is what a blocked gang has a claim to; nil where there is nothing.
 func (e *Engine) claimFor(w *waiter, sizes []size) *claim {
 	c := e.keepsTo(w, sizes)
-	late := c != nil || e.late(w)
+	late := c != nil
 	if c == nil {
 		c = e.earliest(w, sizes)
+		late = c != nil && e.late(w, e.startOf(c))
 	}
 	w.held = nil
-	if late && c != nil {
+	if late {
 		c.from, c.idle = math.MinInt64, c.free()
 		w.held = c
 	}

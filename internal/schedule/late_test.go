@@ -54,7 +54,7 @@ func TestNobodyIsLateForWhatWasThereBefore(t *testing.T) {
 	b := aTown(t)
 	b.pass(2 * time.Hour) // and half an hour more, by its estimate
 	b.runs("true", "brief", 10*time.Minute, 10*time.Minute)
-	if w := b.e.waiting["wide"]; b.e.late(w) {
+	if w := b.e.waiting["wide"]; b.e.late(w, w.start) {
 		t.Errorf("at %s it is late, and due at %s", b.now, w.due)
 	}
 }
@@ -77,5 +77,25 @@ func TestForAGangThatIsLateGPUsAreHeld(t *testing.T) {
 	b.apply(Release{Seat{ID: "lie", Attempt: 1}})
 	if !b.has("wide") {
 		t.Error("it does not start when its GPUs are free")
+	}
+}
+
+// What is held for a gang that is late is not held any more once something else puts
+// it off, such as a window: in the decision that tells it so, not in the next one.
+func TestALateGangThatIsPutOffByAWindow(t *testing.T) {
+	b := aTown(t)
+	wide := b.e.waiting["wide"]
+	wide.due = wide.due.Add(-90 * time.Minute) // as if others had put it off for so long
+	b.apply(Tick{})
+	b.submitOf("honest", "short", 1, time.Second)
+	if b.has("short") {
+		t.Fatal("it starts on what is held for a gang that is late")
+	}
+	b.apply(WindowSet{Window{Name: "w", From: b.now.Add(time.Hour), Until: b.now.Add(3 * time.Hour)}})
+	if !b.has("short") {
+		t.Error("the wide gang is late no more, and what it had is still held")
+	}
+	if out, err := b.e.Apply(Together{}, b.now); err != nil || len(out) > 0 {
+		t.Errorf("with nothing new, it decides %+v, %v", out, err)
 	}
 }

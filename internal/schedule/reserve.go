@@ -38,16 +38,18 @@ func (e *Engine) block(w *waiter, sizes []size, why obstacle) verdict {
 func (e *Engine) tellStarts() {
 	for _, c := range e.claims {
 		if c.owner != nil && c.owner.plan == nil && e.waiting[c.owner.ID] == c.owner {
-			e.tellStart(c.owner, time.Unix(0, c.start).In(e.now.Location()))
+			e.tellStart(c.owner, e.startOf(c))
 		}
 	}
 }
 
+// startOf is when the owner of a claim should start.
+func (e *Engine) startOf(c *claim) time.Time {
+	return time.Unix(0, max(c.start, e.now.UnixNano())).In(e.now.Location())
+}
+
 // tellStart tells of a future start that is new, or another than before.
 func (e *Engine) tellStart(w *waiter, at time.Time) {
-	if at.Before(e.now) {
-		at = e.now
-	}
 	if w.start.Equal(at) {
 		return
 	}
