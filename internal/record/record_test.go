@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -219,7 +220,9 @@ func TestFilesRotate(t *testing.T) {
 		}
 		play(e, w.Take, n, schedule.NodeSet{Node: aNode(fmt.Sprint("n", n%50))}, schedule.Submit{Gang: aGang(fmt.Sprint("g", n), uint64(n+1), "low")})
 		n += 2
-		time.Sleep(100 * time.Microsecond) // the disk is slower than a loop
+		for len(w.queue) > 0 { // the disk is slower than a loop
+			runtime.Gosched()
+		}
 	}
 	w.Close()
 	if w.Lost() > 0 {
