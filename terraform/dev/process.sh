@@ -2,14 +2,15 @@
 # Processes and their ends, for agent.sh and cluster.sh. A process is known by its ID and the time at which it
 # started, never by its name: an ID alone may belong to another process by the time it is used.
 
-# start_time PID: when PID started, in clock ticks since boot; nothing once it is gone or a zombie.
+# start_time PID: when PID started, in clock ticks since boot; nothing once it is gone, or a zombie with no thread left:
+# of one that was killed the first thread may be a zombie while others still hold its files, and its ports.
 start_time() {
 	local stat
 	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
-	# The name, in parentheses, may hold anything; the state (field 3) follows the last one.
+	# The name, in parentheses, may hold anything; the state (field 3) follows the last one. Threads are field 20.
 	local -a field
 	read -ra field <<<"${stat##*) }"
-	[[ ${field[0]} == Z ]] || echo "${field[19]}"
+	[[ ${field[0]} == Z && ${field[17]} -le 1 ]] || echo "${field[19]}"
 }
 
 # terminal PID: the device number of its controlling terminal; 0 without one.

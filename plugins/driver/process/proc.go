@@ -32,10 +32,10 @@ func Find(pid int) (Ref, error) {
 	return Ref{PID: pid, Started: s.Started}, nil
 }
 
-// Alive reports whether the process runs. A zombie does not.
+// Alive reports whether the process runs, or any thread of it. A zombie does not.
 func (r Ref) Alive() bool {
 	s, err := Read(r.PID)
-	return err == nil && s.Started == r.Started && s.State != 'Z' && s.State != 'X'
+	return err == nil && s.Started == r.Started && !s.ended()
 }
 
 // Signal sends a signal, to this process and no other that got its ID.
@@ -56,11 +56,16 @@ type Stat struct {
 	PID      int
 	State    byte
 	Parent   int
+	Threads  int
 	Started  uint64
 	User     time.Duration
 	System   time.Duration
 	RSSBytes uint64
 }
+
+// ended reports whether no thread is left. Of a process that is killed the first
+// thread may be a zombie while others still hold its files, ports and GPUs.
+func (s Stat) ended() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }
 
 // Read reads a process's state.
 func Read(pid int) (Stat, error) {
@@ -92,6 +97,7 @@ func parseStat(pid int, content string) (Stat, error) {
 		PID:      pid,
 		State:    fields[0][0],
 		Parent:   int(number(4)),
+		Threads:  int(number(20)),
 		Started:  number(22),
 		User:     ticks(number(14)),
 		System:   ticks(number(15)),
@@ -118,7 +124,7 @@ func Descendants(root int) ([]Stat, error) {
 	for len(next) > 0 {
 		s := next[0]
 		next = append(next[1:], children[s.PID]...)
-		if s.State != 'Z' && s.State != 'X' {
+		if !s.ended() {
 			found = append(found, s)
 		}
 	}
